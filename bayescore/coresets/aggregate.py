@@ -53,7 +53,7 @@ class LosslessInfo(BuildInfo):
 
 @dataclass(frozen=True, eq=False)
 class CellMoments:
-    """What rows say, by cells: their codes, in order, weights, means of (x, -y), and triangles about these.
+    """Moments of rows by cell: codes, in order, weights, means of (x, -y), and Cholesky triangles about these.
 
     Triangles are one for each cell where slopes vary (`apart`), else one of all, in `triangle`, shape (1, ...).
     """
@@ -67,7 +67,7 @@ class CellMoments:
 
     @classmethod
     def empty(cls, n_columns: int, n_factors: int, *, apart: bool) -> Self:
-        """Return those of no rows."""
+        """Return empty moments."""
         width, n_triangles = n_columns + 1, 0 if apart else 1
         codes, weight, mean = np.empty((0, n_factors), dtype=np.int64), np.empty(0), np.empty((0, width))
         ends = np.array([np.inf, -np.inf])
@@ -139,7 +139,7 @@ class CellMoments:
             )
 
     def rows(self) -> WeightedData:
-        """Return the rows that say the same."""
+        """Return weighted rows that have these moments."""
         F = self.codes.shape[1]
         if F and not self.apart:
             keep = self.triangle[0].any(axis=1)
@@ -177,8 +177,8 @@ def triangles(rows: FloatArray) -> FloatArray:
     return triangle
 
 
-def cells_apart(design: Design) -> bool:
-    """Return whether cells need triangles of their own; raise where rows of sums could not say their effects."""
+def needs_cell_triangles(design: Design) -> bool:
+    """Return whether slopes vary, so that sums are kept by cell; raise if effects vary without a common intercept."""
     effects = {effect for group in design.groups for effect in group.effects}
     if effects <= {"1"}:
         return False
@@ -190,18 +190,18 @@ def cells_apart(design: Design) -> bool:
     return True
 
 
-def summed(dataset: Dataset) -> WeightedData:
-    """Return the sums of all rows as rows; one pass."""
+def sum_rows(dataset: Dataset) -> WeightedData:
+    """Return few weighted rows with the moments of all rows, by cell; one pass."""
     design = dataset.design
-    total = CellMoments.empty(dataset.n_features, len(design.groups), apart=cells_apart(design))
-    for part in dataset.map(partial(_of_block, total.apart), "adding up rows", canonical=True):
+    total = CellMoments.empty(dataset.n_features, len(design.groups), apart=needs_cell_triangles(design))
+    for part in dataset.map(partial(_block_moments, total.apart), "adding up rows", canonical=True):
         total = total + part
     if design.classes is None:  # rows in a design of others are a part
         total.check_vary()
     return total.rows()
 
 
-def _of_block(apart: bool, _start: int, block: WeightedData) -> CellMoments:
+def _block_moments(apart: bool, _start: int, block: WeightedData) -> CellMoments:
     return CellMoments.of(block, apart=apart)
 
 
@@ -298,7 +298,7 @@ class Aggregate(Method):
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[LosslessInfo]:
         """Merge identical rows, or add up rows of numbers."""
         if family.quadratic:
-            return BuildResult(summed(dataset), LosslessInfo(), self)
+            return BuildResult(sum_rows(dataset), LosslessInfo(), self)
         built = self.within(dataset, math.inf)
         assert built is not None
         return built
@@ -319,4 +319,6 @@ class Aggregate(Method):
                 f"method='aggregate' keeps every distinct row of family={family!r}, however many a stream brings: "
                 "give method='merge_reduce', or build_coreset the rows"
             )
-        return SumsState(self, CellMoments.empty(len(design.names), len(design.groups), apart=cells_apart(design)))
+        return SumsState(
+            self, CellMoments.empty(len(design.names), len(design.groups), apart=needs_cell_triangles(design))
+        )

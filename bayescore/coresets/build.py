@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.coresets.aggregate import CellMoments, cells_apart
+from bayescore.coresets.aggregate import CellMoments, needs_cell_triangles
 from bayescore.coresets.checks import checking_group_terms, warn_of_dependent_columns
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, listed, method_of
@@ -60,7 +60,7 @@ def check_names(design: Design, label: str, intercept: bool) -> None:
             )
 
 
-def designed(
+def apply_design(
     dataset: Dataset,
     family: Family,
     intercept: bool,
@@ -71,7 +71,7 @@ def designed(
     design = dataset.design
     check_names(design, dataset.rows.label, intercept)
     if standardize and not intercept and design.constant is None:
-        _check_effects_centred(design)
+        _check_standardizable(design)
     if dataset.rereadable:
         comoments = ComomentsTotal(counts=family.counts)
         asked = standardize or design.given_others is None  # a coreset knows those of all rows
@@ -110,14 +110,14 @@ def designed(
             )
         elif asked:
             moments = comoments.of(dataset) if few else None
-            design = _with_spread(design, dataset, moments, constant=intercept or design.constant is not None)
+            design = _with_column_sds(design, dataset, moments, constant=intercept or design.constant is not None)
     if intercept:
         design = replace(design, intercept=True)
     return dataset if design is dataset.design else dataset.with_design(design)
 
 
-def _with_spread(design: Design, dataset: Dataset, moments: Comoments | None, *, constant: bool) -> Design:
-    """Return the design with what the default prior of its columns, which are not scaled, goes by."""
+def _with_column_sds(design: Design, dataset: Dataset, moments: Comoments | None, *, constant: bool) -> Design:
+    """Return the design with the means and conditional sds of its columns, by which the default prior is scaled."""
     if moments is None:
         mean, sd = dataset.scan.mean, dataset.scan.sd
         given = np.where(sd > STILL * np.abs(mean), sd, 0.0)
@@ -126,8 +126,8 @@ def _with_spread(design: Design, dataset: Dataset, moments: Comoments | None, *,
     return replace(design, given_others=tuple(given.tolist()), means=tuple(mean.tolist()))
 
 
-def _check_effects_centred(design: Design) -> None:
-    """Raise if an effect is about a column as it is: the column centred is another model without an intercept."""
+def _check_standardizable(design: Design) -> None:
+    """Raise if a slope varies on an uncentred column and no intercept takes up the mean that centring removes."""
     for group in design.groups:
         for effect in group.effects:
             if effect in dict(group.sums) or not group.is_correlated_with_intercept(effect):
@@ -146,8 +146,8 @@ def check_no_groups(family: Family, named: object) -> None:
         )
 
 
-def sought_family(family: str | Family | None, design: Design | None, exposure: Any, data: Any = None) -> Family:
-    """Return the family of a build, whose number may be missing; raise if rows of a design of others should tell it.
+def resolve_family(family: str | Family | None, design: Design | None, exposure: Any, data: Any = None) -> Family:
+    """Return the family of a build, whose parameter may be unknown; raise if it is unknown and a design is given.
 
     By default it is that of a coreset `data`, else "logistic".
     """
@@ -165,7 +165,7 @@ def sought_family(family: str | Family | None, design: Design | None, exposure: 
     return asked
 
 
-def finish(rows: WeightedData, **about: Any) -> Coreset:
+def make_coreset(rows: WeightedData, **about: Any) -> Coreset:
     """Return `rows` as a coreset with the fields `about`, its family complete; warn if they have one label only."""
     family = check_family(about["family"], seek=True)
     check_exposure(family, about["design"].exposure)  # which blocks of rows bring
@@ -180,11 +180,11 @@ def finish(rows: WeightedData, **about: Any) -> Coreset:
             f"all {len(rows)} rows of the coreset have one label; the posterior will be driven by the prior: "
             "ask for a larger size"
         )
-    core = Coreset(**_parts(rows), version=version("bayescore"), **about)
+    core = Coreset(**_row_fields(rows), version=version("bayescore"), **about)
     return core if family.complete else _with_sd(core)
 
 
-def _parts(rows: WeightedData) -> dict[str, Any]:
+def _row_fields(rows: WeightedData) -> dict[str, Any]:
     return {field.name: getattr(rows, field.name) for field in fields(WeightedData)}
 
 
@@ -192,12 +192,12 @@ def _with_sd(core: Coreset) -> Coreset:
     """Return a coreset of numbers with the sd of their noise in its family, and in `params` how well it is known."""
     few = core
     if core.method == "full":
-        few = replace(core, **_parts(CellMoments.of(core, apart=cells_apart(core.design)).rows()))
+        few = replace(core, **_row_fields(CellMoments.of(core, apart=needs_cell_triangles(core.design)).rows()))
     noise = find_noise(few)
     return replace(core, family=Gaussian(noise.sd).name, params={**core.params, **noise.params()})
 
 
-def finish_stream(
+def make_stream_coreset(
     rows: WeightedData,
     facts: Intake | DesignedIntake,
     design: Design,
@@ -207,7 +207,7 @@ def finish_stream(
 ) -> Coreset:
     """Return rows of a stream as a coreset, with the labels, groups and totals of the stream so far."""
     design = replace(design, groups=facts.groupings)
-    return finish(
+    return make_coreset(
         facts.with_final_labels(rows),
         shortfall=None if shortfall is None else shortfall.mirrored(facts.sign),
         design=design.with_weights() if facts.weighted else design,
@@ -219,13 +219,13 @@ def finish_stream(
     )
 
 
-def finish_dataset(rows: WeightedData, dataset: Dataset, **about: Any) -> Coreset:
+def make_dataset_coreset(rows: WeightedData, dataset: Dataset, **about: Any) -> Coreset:
     """Return rows of a data set as a coreset; labels and totals of data that come once are known at their end."""
     data, design = dataset.rows, dataset.design
     if isinstance(data, Stream):
         check_groupings(replace(design, groups=data.intake.groupings), data.intake.n_rows, single=False)
-        return finish_stream(rows, data.intake, design, label=data.label, **about)
-    return finish(
+        return make_stream_coreset(rows, data.intake, design, label=data.label, **about)
+    return make_coreset(
         rows,
         design=design,
         classes=dataset.source.classes,
@@ -379,7 +379,7 @@ def build_coreset(
     ('Intercept', 'age', 'device[tablet]', 'age:device[tablet]')
     """
     chosen = method_of(method, options)
-    sought = sought_family(family, design, exposure, data)
+    sought = resolve_family(family, design, exposure, data)
     seed = check_seed(one_seed(random_state, random_seed))
     wanted = None if size == "auto" else check_integer(size, "size", low=1)
     check_serves(chosen, sought.name, METHODS)
@@ -395,7 +395,7 @@ def build_coreset(
     else:
         dataset = open_in(design, data, y, learn_groups=True, progress=progressbar, **columns)
     core = build_dataset(dataset, chosen, wanted, seed, sought, intercept=intercept, standardize=standardize)
-    return _of(data, core)
+    return _inherit_totals(data, core)
 
 
 build_coreset.__doc__ = (build_coreset.__doc__ or "").replace("{methods}", listed().replace("\n", "\n        "))
@@ -417,7 +417,7 @@ def build_dataset(
         check_integer(size, "size", low=1, high=dataset.source.n_rows, why=why)
     if isinstance(dataset.rows, Stream) and not family.symmetric:
         dataset.rows.require_both_labels()
-    dataset = designed(dataset, family, intercept, standardize, partial(method.first_look, seed=seed))
+    dataset = apply_design(dataset, family, intercept, standardize, partial(method.first_look, seed=seed))
     classes = PAIRED[family.response].classes if family.amounts else dataset.design.classes
     method = method.named(replace(dataset.design, classes=classes))
     if dataset.design.smooths:
@@ -429,7 +429,7 @@ def build_dataset(
         warn_if_separable(built.rows, dataset if dataset.rereadable else None, seed)
     elif not (family.amounts or family.numbers or built.rows.pseudo.any()):  # which lie between rows
         warn_if_completely_separated(dataset, built.rows)
-    core = finish_dataset(
+    core = make_dataset_coreset(
         built.rows,
         dataset,
         method=built.method.name,
@@ -523,7 +523,7 @@ def all_rows(
     >>> full.X.shape, full.weight_total, full.method
     ((5000, 2), 5000.0, 'full')
     """
-    sought = sought_family(family, design, exposure, data)
+    sought = resolve_family(family, design, exposure, data)
     _check_design(data, design, intercept=intercept, standardize=standardize, formula=formula)
     columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     columns |= {"groups": groups, "positive": positive, "missing": missing}
@@ -531,12 +531,14 @@ def all_rows(
         if new_groups:
             raise ValueError("new_groups=True, but design is missing: all groups are new; give design=core.design")
         dataset = open_designed(data, y, formula=formula, progress=progressbar, response=sought.response, **columns)
-        dataset = designed(dataset, sought, intercept, standardize)
+        dataset = apply_design(dataset, sought, intercept, standardize)
     else:
         dataset = open_in(design, data, y, new_groups=new_groups, progress=progressbar, **columns)
     _ = dataset.scan  # checks the rows
     rows = dataset.load()
-    return _of(data, finish_dataset(rows, dataset, method="full", family=sought.name, params={}, random_state=0))
+    return _inherit_totals(
+        data, make_dataset_coreset(rows, dataset, method="full", family=sought.name, params={}, random_state=0)
+    )
 
 
 def _check_design(data: Any, design: Design | None, *, intercept: bool, standardize: bool, formula: str | None) -> None:
@@ -550,8 +552,8 @@ def _check_design(data: Any, design: Design | None, *, intercept: bool, standard
         raise ValueError(f"{given[0]} is given beside design, which brings its columns; leave it out")
 
 
-def _of(data: Any, core: Coreset) -> Coreset:
-    """Return a coreset of `data`; that of a coreset stands for the first one's data, and misses what the first does."""
+def _inherit_totals(data: Any, core: Coreset) -> Coreset:
+    """Return `core`; if `data` is a coreset itself, with the totals of the data it stands for and its shortfall."""
     if not isinstance(data, Coreset):
         return core
     missed = None

@@ -26,8 +26,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from bayescore.compiled import one_blas_thread
-from bayescore.coresets.calibration import Calibration, Fitted, rows_for_all
-from bayescore.coresets.drift import missed_by, mode_of, scale_at
+from bayescore.coresets.calibration import Calibration, Fitted, rows_for_hessian
+from bayescore.coresets.drift import mode_of, scale_at, score_error_of_rows
 from bayescore.coresets.method import BuildInfo, BuildResult, Method, ReduceRequest, ReduceResult, ScoreError
 from bayescore.coresets.pilot import MAX_PILOTS, PilotPass, Shares, full_mode, survey
 from bayescore.data.dataset import Dataset
@@ -222,7 +222,7 @@ class Calibrated(PredictingMethod):
         prior = self.mode_prior()
         prior.parts(dataset.n_features)  # shapes
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 3).tolist()
-        D, n_rows, fits = dataset.n_features, dataset.scan.n_rows, rows_for_all(dataset.n_features)
+        D, n_rows, fits = dataset.n_features, dataset.scan.n_rows, rows_for_hessian(dataset.n_features)
         # 20 rows a column, up to 50 where the whole Hessian then fits
         start = min(n_rows, max(100, 20 * D, fits if fits <= 50 * D else 0) if size is None else size)
         largest_size = min(n_rows, LARGEST * start)
@@ -256,7 +256,7 @@ class Calibrated(PredictingMethod):
 
     def score_error(self, rows: WeightedData, family: Family, lost: FloatArray | None) -> ScoreError:
         """Return what calibrated rows miss, estimated from themselves (`drift`)."""
-        return missed_by(rows, family, self.mode_prior())
+        return score_error_of_rows(rows, family, self.mode_prior())
 
 
 def _caution(best: Fitted, curve: list[Fitted], size: int | None, tolerance: float) -> str | None:

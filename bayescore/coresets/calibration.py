@@ -14,7 +14,7 @@ group     entries   total
 scores    D         sum w s zL, in posterior sds
 marginals D         sum w c (z . C e_j)^2 / C_jj: relative curvatures along the columns
 forms     K         the whole whitened Hessian sum w c (zL)(zL)', K = D (D + 1) / 2, where that leaves enough rows free
-                    (`rows_for_all`); else none: to meet some of so many costs more freedom than it gains
+                    (`rows_for_hessian`); else none: to meet some of so many costs more freedom than it gains
 pulls     D         sum w l''' \|zL\|^2 zL / 2: to second order the distance of the mean from the mode
 level     1         sum w log p, so that the evidence agrees too
 draws     S         sum w log p at draws of a trial (`trial`)
@@ -72,8 +72,8 @@ CURVATURE = 3.0  # how much a relative error of a curvature counts beside an err
 LEVEL = 100.0  # size of the log-likelihood, in the units of the other totals, or the fit is ill-conditioned
 
 
-class Groups(NamedTuple):
-    """Totals, shape (entries,) each, or rows' shares in them, shape (entries, m) each."""
+class TotalsByKind(NamedTuple):
+    """Totals to meet by kind, shape (entries,) each, or rows' shares in them, shape (entries, m) each."""
 
     scores: FloatArray
     marginals: FloatArray
@@ -83,13 +83,13 @@ class Groups(NamedTuple):
     draws: FloatArray | None = None
 
     def stacked(self) -> FloatArray:
-        """Return all groups below each other."""
+        """Return the totals of all kinds below each other."""
         return np.concatenate([group for group in self if group is not None])
 
-    def split(self, stacked: FloatArray) -> "Groups":
-        """Return what belongs to totals as these, stacked, in groups again."""
+    def split(self, stacked: FloatArray) -> "TotalsByKind":
+        """Return stacked totals, or shares in them, by kind again."""
         ends = np.cumsum([len(group) for group in self if group is not None])
-        return Groups(*np.split(stacked, ends[:-1]))
+        return TotalsByKind(*np.split(stacked, ends[:-1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ class Totals:
         """Factor on the log-likelihood."""
         return LEVEL / max(1.0, abs(self.part.value))
 
-    def shares(self, rows: WeightedData) -> Groups:
+    def shares(self, rows: WeightedData) -> TotalsByKind:
         """Return the shares of rows."""
         laplace = self.laplace
         few = csr_if_sparse(rows.X)
@@ -128,7 +128,7 @@ class Totals:
         third = laplace.row_scores_at(rows, eta, np.vecdot(W, W)).third
         W = np.ascontiguousarray(W.T)
         i, j, factor = self._entries()
-        return Groups(
+        return TotalsByKind(
             scores=score * W,
             marginals=curvature * (few @ self.marginal).T ** 2,
             forms=W[i] * (curvature * W)[j] * factor[:, None],
@@ -136,11 +136,11 @@ class Totals:
             level=(self.level * rows.weights * laplace.family.log_p(eta, rows.y))[None],
         )
 
-    def values(self, pull: FloatArray) -> Groups:
+    def values(self, pull: FloatArray) -> TotalsByKind:
         """Return the totals of all rows, whose pulls add up to `pull`, shape (D,)."""
         L, precision = self.laplace.factor, self.part.precision
         i, j, factor = self._entries()
-        return Groups(
+        return TotalsByKind(
             scores=L.T @ self.part.gradient,
             marginals=((precision @ self.marginal) * self.marginal).sum(axis=0),
             forms=(L.T @ precision @ L)[i, j] * factor,
@@ -154,7 +154,7 @@ class Totals:
         return i, j, np.where(i == j, CURVATURE, math.sqrt(2.0) * CURVATURE)
 
 
-def rows_for_all(n_features: int) -> int:
+def rows_for_hessian(n_features: int) -> int:
     """Return how many rows can meet the whole Hessian beside the other totals."""
     return math.ceil(_n_totals(n_features) / MAX_TOTALS)
 
@@ -183,7 +183,7 @@ def fit_weights(
     max_steps: int = 200,
     *,
     start: FloatArray | None = None,
-    products: "Products | None" = None,
+    products: "ActiveGram | None" = None,
 ) -> WeightFit:
     """Return non-negative factors near 1, shape (m,), with ``shares @ factors`` as near `totals` as they can be.
 
@@ -199,7 +199,7 @@ def fit_weights(
         return value, r - totals + shares @ factors, factors
 
     r = np.zeros(q) if start is None else start
-    products = Products(shares) if products is None else products
+    products = ActiveGram(shares) if products is None else products
     value, gradient, factors = dual(r)
     goal = 1e-10 * max(1.0, float(np.abs(totals).max()))
     for step in range(max_steps):
@@ -225,8 +225,8 @@ def fit_weights(
     return WeightFit(factors, totals - shares @ factors, r, max_steps)
 
 
-class Products:
-    """A A' over some of the rows, brought up to date by those that come and go."""
+class ActiveGram:
+    """A A' over the active rows, updated by the rows that become active or inactive."""
 
     def __init__(self, shares: FloatArray) -> None:
         self._shares = shares
@@ -358,7 +358,7 @@ class Calibration:
             totals = totals._replace(scores=totals.scores * score_factor, draws=wanted)
         stacked = parts.stacked()
         ridge = min(RIDGE, 200.0 * RIDGE / len(rows))
-        products = Products(stacked)
+        products = ActiveGram(stacked)
         fit = fit_weights(stacked, totals.stacked(), ridge, products=products)
         if sds and not meant.whole:
             shift = SHIFT * CURVATURE * self._variance_error(rows, fit.factors)

@@ -14,7 +14,7 @@ over V_c depend on S: where an sd turns round, half of the step is taken.
 
 Where effects given their rows are far from normal, as of few rows or of one label, that density is biased, by many sds
 where there are many cells. So steps are then taken on likelihoods of the effects whose posteriors have the mean and
-variance that quadrature finds (`Points`), and with its score of beta.
+variance that quadrature finds (`CellNodes`), and with its score of beta.
 
 On the way there nodes are not evaluated. Averages of derivatives over the density are the coefficients of the Hermite
 series of phi_c, the log-likelihood of a cell's rows (E L' for degree 1, E L'' / 2 for degree 2, and so on), and the
@@ -91,7 +91,7 @@ _STEP = 0.8  # of eta, between nodes of an effect with a large sd, which is like
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class CellNodes:
     """Nodes of the effects of C cells, shape (C + 1, Q, K), about a density; the last entry is of rows of no cell.
 
     They are its means plus its roots L, L L' = V, shape (C + 1, Q, Q), times `grid`, shape (Q, K).
@@ -108,7 +108,7 @@ class Points:
     log_prior: FloatArray
 
     @classmethod
-    def of(cls, at: CellPosterior, family: Family) -> "Points":
+    def of(cls, at: CellPosterior, family: Family) -> "CellNodes":
         """Return the nodes about a density."""
         Q = len(at.columns)
         sd = math.sqrt(float(at.prior[0, 0]))
@@ -161,7 +161,9 @@ class Points:
         values = np.zeros_like(self.log_prior)
 
         def sums() -> Iterator[BlockSums]:
-            for part, sums_of_block in dataset.map(partial(_look, self), "effects of cells", canonical=True, here=True):
+            for part, sums_of_block in dataset.map(
+                partial(_block_sums_and_phi, self), "effects of cells", canonical=True, here=True
+            ):
                 add_lines(values, part.cells, sums_of_block)
                 yield part
 
@@ -172,7 +174,7 @@ class Points:
         values = np.zeros_like(self.log_prior)
         for start in range(0, len(rows), MAX_BLOCK_ROWS):
             block = self.at.predict(rows.take(slice(start, start + MAX_BLOCK_ROWS)))
-            add_lines(values, block.occupied, _values(self, block))
+            add_lines(values, block.occupied, _phi_at_nodes(self, block))
         return values
 
     def shares(self, values: FloatArray) -> FloatArray:
@@ -344,17 +346,17 @@ def _add_scores(rows: _RowNodes, family: Family, tables: FloatArray, out: FloatA
                 line[j] += weight * total
 
 
-def _values(points: Points, rows: Predicted) -> FloatArray:
+def _phi_at_nodes(points: CellNodes, rows: Predicted) -> FloatArray:
     """Return phi at the nodes of the cells among rows, shape (C, K)."""
     out = np.zeros((len(rows.occupied), len(points.mass)))
     _add_values(points._nodes(rows), points.family, rows.places, out)
     return out
 
 
-def _look(points: Points, _: int, block: WeightedData) -> tuple[BlockSums, FloatArray]:
+def _block_sums_and_phi(points: CellNodes, _: int, block: WeightedData) -> tuple[BlockSums, FloatArray]:
     """Return the sums of a block, and phi of its cells at their nodes."""
     rows = points.at.predict(block)
-    return block_sums(points.at, points.family, rows), _values(points, rows)
+    return block_sums(points.at, points.family, rows), _phi_at_nodes(points, rows)
 
 
 @jit
@@ -367,7 +369,7 @@ def _add_products(scores: FloatArray, X: FloatArray, place: IntArray, out: Float
                 line[d] += score * X[n, d]
 
 
-def block_scores(points: Points, tables: FloatArray, rows: Predicted) -> BlockScores:
+def block_scores(points: CellNodes, tables: FloatArray, rows: Predicted) -> BlockScores:
     """Return the scores of a block given tables of its cells' nodes, shape (C + 1, K, 1 + J)."""
     block, J = rows.block, tables.shape[2]
     sums, of_rows = np.zeros((len(rows.occupied), J - 1, block.X.shape[1])), np.zeros((len(block), J + 1))
@@ -376,8 +378,8 @@ def block_scores(points: Points, tables: FloatArray, rows: Predicted) -> BlockSc
     return BlockScores(rows.occupied, sums, of_rows[:, 0] @ block.X, weighted_gram(block.X, of_rows[:, J]))
 
 
-def shapes(shares: FloatArray, gap: FloatArray) -> FloatArray:
-    """Return the sds over the effects, given w, of differences at nodes, both of shape (C, K)."""
+def sds_over_effects(shares: FloatArray, gap: FloatArray) -> FloatArray:
+    """Return the sds over the effects, shape (C,), of differences at nodes, given their shares w, both (C, K)."""
     gap = gap - (shares * gap).sum(axis=1)[:, None]
     return np.asarray(np.sqrt((shares * gap**2).sum(axis=1)))
 
@@ -469,7 +471,7 @@ class Centre:
     sds.
     """
 
-    points: Points
+    points: CellNodes
     sums: CellSums
     values: FloatArray
     shares: FloatArray
@@ -477,10 +479,10 @@ class Centre:
     last: float
 
 
-def _solved(
+def _newton_step(
     sums: CellSums, at: CellPosterior, prior_terms: Derivatives, covariance: FloatArray, unit: FloatArray
 ) -> CellPosterior:
-    """Return the density in balance if slopes were linear, given S and the prior's terms at beta.
+    """Return the density after a Newton step of beta and the effects, given S and the prior's terms at beta.
 
     Effects go a part of a long way. Beta goes as if they went all of it; at the end none is far.
     """
@@ -498,11 +500,11 @@ def _solved(
     return replace(at, beta=at.beta + move, factor=factor, mean=mean, variance=V, slope=W, prior=covariance)
 
 
-def _step(sums: CellSums, at: CellPosterior, prior: Prior, unit: FloatArray) -> CellPosterior:
-    """Return the density, and S, that would be in balance if slopes were linear, or what is as far on the way there."""
+def _joint_step(sums: CellSums, at: CellPosterior, prior: Prior, unit: FloatArray) -> CellPosterior:
+    """Return the density after Newton steps of beta and the effects, and scoring steps of S, limited in length."""
     covariance, prior_terms = at.prior, prior_part(at.beta, prior)
     for _ in range(_SCORINGS):
-        root, change = _scored(_solved(sums, at, prior_terms, covariance, unit), unit)
+        root, change = _covariance_step(_newton_step(sums, at, prior_terms, covariance, unit), unit)
         values, vectors = np.linalg.eigh(change)
         root = root @ (vectors * np.exp(0.5 * np.clip(values, -_LONGEST, _LONGEST)))
         root *= np.minimum(1.0, MOST_SD * unit / np.sqrt((root**2).sum(axis=1)))[:, None]
@@ -510,11 +512,11 @@ def _step(sums: CellSums, at: CellPosterior, prior: Prior, unit: FloatArray) -> 
         sd = np.sqrt(np.diagonal(covariance))
         if (np.abs(covariance - before) < _STILL * math.sqrt(2.0 / len(at.mean)) * np.outer(sd, sd)).all():
             break
-    return _solved(sums, at, prior_terms, covariance, unit)
+    return _newton_step(sums, at, prior_terms, covariance, unit)
 
 
-def _scored(at: CellPosterior, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return L, L L' = S, and X of the scoring step to L exp(X) L', of a density in balance given S."""
+def _covariance_step(at: CellPosterior, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return L, L L' = S, and X of the scoring step of S to L exp(X) L', of a density at its mode given S."""
     one, L = np.eye(len(unit)), np.asarray(np.linalg.cholesky(at.prior))
     inverse = np.linalg.inv(L)
     least = LEAST_SD**2 * (inverse * unit**2) @ inverse.T
@@ -527,18 +529,20 @@ def _scored(at: CellPosterior, unit: FloatArray) -> tuple[FloatArray, FloatArray
     return L, np.asarray(0.5 * (change + change.T))
 
 
-def _by_series(sums: CellSums, at: CellPosterior, family: Family, unit: FloatArray) -> tuple[CellSums, CellPosterior]:
-    """Return what `_by_quadrature` does, by series in place of rows' log-likelihoods at the nodes; no pass.
+def _sums_by_series(
+    sums: CellSums, at: CellPosterior, family: Family, unit: FloatArray
+) -> tuple[CellSums, CellPosterior]:
+    """Return what `_sums_by_quadrature` does, by series in place of rows' log-likelihoods at the nodes; no pass.
 
     Effects that are far from the density go to where the series of their score is in balance with their prior's.
     """
     if not (at.variance.any() and all(np.isfinite(part).all() for part in sums)):  # at a point there is no density
         return sums, at
     with np.errstate(over="ignore", invalid="ignore"):  # of counts, where a step leads too far and is then shortened
-        return _by_series_about(Points.of(at, family), sums, unit)
+        return _sums_by_series_at(CellNodes.of(at, family), sums, unit)
 
 
-def _by_series_about(points: Points, sums: CellSums, unit: FloatArray) -> tuple[CellSums, CellPosterior]:
+def _sums_by_series_at(points: CellNodes, sums: CellSums, unit: FloatArray) -> tuple[CellSums, CellPosterior]:
     values, serves = points.series_values(sums)
     shares = points.shares(values)
     serves &= np.linalg.norm(np.einsum("ck,qk->cq", shares, points.grid), axis=1) < _NEAR_NODES
@@ -552,13 +556,13 @@ def _by_series_about(points: Points, sums: CellSums, unit: FloatArray) -> tuple[
     return _with_effects(sums, points.at, (mean, score, information), gradient)
 
 
-def _by_quadrature(centre: Centre) -> tuple[CellSums, CellPosterior]:
+def _sums_by_quadrature(centre: Centre) -> tuple[CellSums, CellPosterior]:
     """Return sums whose effects, given them, have the moments that quadrature finds, and the density there."""
     effects = _moments(centre.points, centre.shares)
     return _with_effects(centre.sums, centre.points.at, effects, centre.integrated.score)
 
 
-def _moments(points: Points, shares: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _moments(points: CellNodes, shares: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return means of effects given w, and the score and information at these that give them their moments.
 
     Shapes are (C + 1, Q), (C + 1, Q) and (C + 1, Q, Q).
@@ -566,11 +570,11 @@ def _moments(points: Points, shares: FloatArray) -> tuple[FloatArray, FloatArray
     mean, precision = points.moments(shares)
     inverse = np.linalg.inv(points.at.prior)
     values, vectors = np.linalg.eigh(precision - inverse)
-    information = np.einsum("cqk,ck,crk->cqr", vectors, np.maximum(values, _least(points.at)), vectors)
+    information = np.einsum("cqk,ck,crk->cqr", vectors, np.maximum(values, _least_information(points.at)), vectors)
     return mean, mean @ inverse, np.asarray(information)
 
 
-def _modes_by_series(sums: CellSums, points: Points, unit: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _modes_by_series(sums: CellSums, points: CellNodes, unit: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return where the series of each cell's score, of degree 3, and its prior's are in balance, and the same there.
 
     A line would lead past the place.
@@ -621,16 +625,17 @@ def slopes_of(sums: CellSums, at: CellPosterior) -> FloatArray:
 
     Cells that say hardly anything of an effect have a little of the prior's information.
     """
-    slopes = np.linalg.solve(sums.information + _least(at) * np.eye(len(at.prior)), sums.cross)
+    slopes = np.linalg.solve(sums.information + _least_information(at) * np.eye(len(at.prior)), sums.cross)
     slopes[-1] = 0.0
     return np.asarray(slopes)
 
 
-def _least(at: CellPosterior) -> float:
+def _least_information(at: CellPosterior) -> float:
+    """Return the least information on an effect that counts, relative to the prior's."""
     return _LEAST_INFORMATION / float(np.linalg.eigvalsh(at.prior)[-1])
 
 
-def centre_of(
+def find_centre(
     dataset: Dataset,
     start: CellPosterior,
     family: Family,
@@ -645,24 +650,28 @@ def centre_of(
     Raises `ArithmeticError` where the centre is not found.
     """
     prior, unit = priors
-    at, _ = approach(dataset, start, family, priors)
+    at, _ = approach_centre(dataset, start, family, priors)
     before, best, step, missed = None, None, math.inf, np.zeros(len(start.beta))
     for turn in range(_MAX_TURNS):
         try:
-            centre = _about(dataset, at, family, missed)
-            ahead = _ahead(*_by_quadrature(centre), prior, unit)
+            centre = _expand_about(dataset, at, family, missed)
+            ahead = _next_density(*_sums_by_quadrature(centre), prior, unit)
             shorter = _SHORTER_STEP * step
-            step = math.inf if ahead is None else max(_gap(at, ahead, unit), _OF_EFFECTS * _gap_of_effects(at, ahead))
+            step = (
+                math.inf
+                if ahead is None
+                else max(_largest_move(at, ahead, unit), _OF_EFFECTS * _largest_effect_move(at, ahead))
+            )
             if turn < _MAX_TURNS - 1 and ahead is not None and NEAR <= step < shorter:  # the next one will be better
                 before, at = at, ahead if before is None else _damped(before, at, ahead, unit)
                 continue
             exact, found = finish(centre)
             missed, step = missed + exact.score - centre.integrated.score, math.inf
             centre = replace(centre, integrated=exact)
-            ahead = _ahead(*_by_quadrature(centre), prior, unit)
+            ahead = _next_density(*_sums_by_quadrature(centre), prior, unit)
         except np.linalg.LinAlgError:  # a variance with no inverse
             break
-        last = math.inf if ahead is None else _gap(at, ahead, unit)
+        last = math.inf if ahead is None else _largest_move(at, ahead, unit)
         if best is None or last < best[0].last:
             best = replace(centre, last=last), found
         if ahead is None or last < NEAR or not last < _APART * best[0].last:
@@ -676,35 +685,35 @@ def centre_of(
     return best
 
 
-def approach(
+def approach_centre(
     dataset: Dataset, start: CellPosterior, family: Family, priors: tuple[Prior, FloatArray], *, nearly: bool = True
 ) -> tuple[CellPosterior, bool]:
     """Return a density near the centre, or `nearly` so, from where one step by quadrature leads there; and if it is."""
     prior, unit = priors
-    way = _Way(start, unit, nearly=nearly)
+    way = _StepControl(start, unit, nearly=nearly)
     for _ in range(MAX_PASSES):
         at, sums = way.at, sums_of(dataset, way.at, family)
         try:
-            expanded = _by_series(sums, at, family, unit)
+            expanded = _sums_by_series(sums, at, family, unit)
         except np.linalg.LinAlgError:  # a step led too far
             expanded = sums, at
-        if way.go(_ahead(*expanded, prior, unit)):
+        if way.go(_next_density(*expanded, prior, unit)):
             return way.at, True
     way.back()
     return way.at, False
 
 
-def _about(dataset: Dataset, at: CellPosterior, family: Family, missed: FloatArray) -> Centre:
+def _expand_about(dataset: Dataset, at: CellPosterior, family: Family, missed: FloatArray) -> Centre:
     """Return a density with its sums and values at its nodes, and `missed` by its series' score; one pass."""
-    points = Points.of(at, family)
+    points = CellNodes.of(at, family)
     sums, values = points.look(dataset)
     shares = points.shares(values)
     score = points.series_score(shares, sums) + missed
     return Centre(points, sums, values, shares, Integrated(score, np.zeros_like(sums.precision)), math.inf)
 
 
-class _Way:
-    """Where steps have led: if the next is much longer, or there is none, one was too long, and a part of it is taken.
+class _StepControl:
+    """Step-size control: backtrack to a part of the last step where the next is much longer or does not exist.
 
     Log-likelihoods of counts, and of pseudo-rows of large weight, are exponentials where rows have not been.
     """
@@ -716,13 +725,13 @@ class _Way:
 
     def go(self, ahead: CellPosterior | None) -> bool:
         """Go on to `ahead`, None if there is no step, or back; return whether it is near the end."""
-        step = math.inf if ahead is None else _gap(self.at, ahead, self._unit)
+        step = math.inf if ahead is None else _largest_move(self.at, ahead, self._unit)
         # where S did not move in the last step it may move far
         if ahead is None or not (self._origin.from_sample or step < max(_FURTHER * self._last, NEAR)):
             self._share *= _SHORTER
             self.at = _between(self._origin, self._end, self._share)
             return False
-        effects, before = _gap_of_effects(self.at, ahead), self._last_of_effects
+        effects, before = _largest_effect_move(self.at, ahead), self._last_of_effects
         near = step < NEAR
         if self._nearly:
             shorter = step < _SHORTER_STEP * self._last or effects < _SQUARE * before
@@ -741,7 +750,7 @@ class _Way:
         self.at = self._origin
 
 
-def _ahead(sums: CellSums, at: CellPosterior, prior: Prior, unit: FloatArray) -> CellPosterior | None:
+def _next_density(sums: CellSums, at: CellPosterior, prior: Prior, unit: FloatArray) -> CellPosterior | None:
     """Return the density of the next step, or None where the sums have no finite balance.
 
     The first step from a sample's density leaves S, and beta if a line leads further than the sample's error: effects
@@ -751,8 +760,8 @@ def _ahead(sums: CellSums, at: CellPosterior, prior: Prior, unit: FloatArray) ->
         return None
     try:
         if not at.from_sample:
-            return _step(sums, at, prior, unit)
-        ahead = _solved(sums, at, prior_part(at.beta, prior), at.prior, unit)
+            return _joint_step(sums, at, prior, unit)
+        ahead = _newton_step(sums, at, prior_part(at.beta, prior), at.prior, unit)
         far = (np.abs(ahead.beta - at.beta) > _ERRORS * at.sds).any()
         return replace(ahead, beta=at.beta, mean=at.mean) if far else ahead
     except (np.linalg.LinAlgError, DataError):  # curvatures of very different sizes
@@ -769,17 +778,17 @@ def _damped(before: CellPosterior, at: CellPosterior, ahead: CellPosterior, unit
     """Return the density to go on to: half the way where an sd of effects turns round and goes back far."""
     sizes = np.log([np.diagonal(posterior.prior) for posterior in (before, at, ahead)])
     first, second = np.diff(sizes, axis=0)
-    turned = (first * second < -_TURNED * first**2) & (_gaps_of_sds(at, ahead, unit) > NEAR)
+    turned = (first * second < -_TURNED * first**2) & (_moves_of_sds(at, ahead, unit) > NEAR)
     return _between(at, ahead, 0.5) if turned.any() else ahead
 
 
-def _gap(one: CellPosterior, other: CellPosterior, unit: FloatArray) -> float:
-    """Return by how many sds a coefficient, or the log sd of effects, moves at most."""
+def _largest_move(one: CellPosterior, other: CellPosterior, unit: FloatArray) -> float:
+    """Return the largest move of a coefficient or of a log sd of effects, in sds."""
     moved = np.abs(other.beta - one.beta) / other.sds
-    return float(max(moved.max(), _gaps_of_sds(one, other, unit).max()))
+    return float(max(moved.max(), _moves_of_sds(one, other, unit).max()))
 
 
-def _gaps_of_sds(one: CellPosterior, other: CellPosterior, unit: FloatArray) -> FloatArray:
+def _moves_of_sds(one: CellPosterior, other: CellPosterior, unit: FloatArray) -> FloatArray:
     """Return by how many of its sds the log sd of each effect moves, shape (Q,).
 
     The log sd has the information of a cell 2 r^2, r the share that its rows take away of a variance of `LEAST_SD` or
@@ -792,8 +801,8 @@ def _gaps_of_sds(one: CellPosterior, other: CellPosterior, unit: FloatArray) -> 
     return np.asarray(moved * np.sqrt(2.0 * (share**2).sum(axis=0)))
 
 
-def _gap_of_effects(one: CellPosterior, other: CellPosterior) -> float:
-    """Return by how many sds of its own, the smaller of the two if it has one at both, an effect moves at most."""
+def _largest_effect_move(one: CellPosterior, other: CellPosterior) -> float:
+    """Return the largest move of an effect in posterior sds, the smaller of the two if it has one at both."""
     before, after = (
         (np.diagonal(at.variance, axis1=1, axis2=2) + (at.pull**2).sum(axis=2))[:-1] for at in (one, other)
     )

@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from bayescore.compiled import jit, jit_inner
-from bayescore.coresets.cell_centre import BlockScores, Centre, Integrated, Points, block_scores, shapes
+from bayescore.coresets.cell_centre import BlockScores, CellNodes, Centre, Integrated, block_scores, sds_over_effects
 from bayescore.coresets.cells import CellPosterior, CellSums, Predicted, sums_of_rows
-from bayescore.coresets.pseudo_rows import TIED, Solved, Wanted, as_rows, oriented, solve
+from bayescore.coresets.pseudo_rows import TIED, Solved, TargetDerivatives, as_rows, oriented, solve
 from bayescore.data.dataset import Dataset
 from bayescore.numerics.elementary import largest
 from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, WeightedData, stack
@@ -101,7 +101,7 @@ def _turned(v: FloatArray, u: FloatArray, informed: np.ndarray, third: FloatArra
         for i in range(K):
             for j in range(i):
                 a, b = u[:, i], u[:, j]
-                t = [_along(third, *one) for one in ((a, a, a), (a, a, b), (a, b, b), (b, b, b))]
+                t = [_contract(third, *one) for one in ((a, a, a), (a, a, b), (a, b, b), (b, b, b))]
                 best = _best_angle(t, cos, sin) * (informed[:, i] & informed[:, j])
                 c, s = np.cos(best)[:, None], np.sin(best)[:, None]
                 for w in (u, v):
@@ -129,14 +129,18 @@ def _best_angle(t: list[FloatArray], cos: FloatArray, sin: FloatArray) -> FloatA
     return np.asarray(best)
 
 
-def _along(tensor: FloatArray, *vectors: FloatArray) -> FloatArray:
+def _contract(tensor: FloatArray, *vectors: FloatArray) -> FloatArray:
     for vector in vectors:
         tensor = np.einsum("cq...,cq->c...", tensor, vector)
     return np.asarray(tensor)
 
 
 def pseudo_rows_of(
-    sums: CellSums, points: Points, along: CellDirections, moved: tuple[FloatArray, FloatArray], start: float | Solved
+    sums: CellSums,
+    points: CellNodes,
+    along: CellDirections,
+    moved: tuple[FloatArray, FloatArray],
+    start: float | Solved,
 ) -> tuple[WeightedData, Solved]:
     """Return the pseudo-rows of all cells, failures and successes of each, with the code of the cell as group.
 
@@ -147,10 +151,10 @@ def pseudo_rows_of(
     cell, k = np.nonzero(along.present)
     root = np.sqrt(moved[1][cell, k])[:, None]
     u, v, x = along.u[cell, k] / root, along.v[cell, k] * root, along.x[cell, k] * root
-    wanted = Wanted(
+    wanted = TargetDerivatives(
         (u * sums.score[cell]).sum(axis=1) + moved[0][cell, k] / root[:, 0],
-        _along(sums.third[cell], u, u, u),
-        _along(sums.fourth[cell], u, u, u, u),
+        _contract(sums.third[cell], u, u, u),
+        _contract(sums.fourth[cell], u, u, u, u),
         v[:, 0] ** 2 * at.variances(x / v, cell) if at.free else at.variances(x, cell),
     )
     cuts = [np.arange(first, min(first + _CHUNK, len(cell))) for first in range(0, max(1, len(cell)), _CHUNK)]
@@ -198,7 +202,7 @@ _ROUNDING = 1e-12
 _FLAT = 1e-6  # of the largest, sd over the nodes below which a row says nothing
 
 
-def matched(centre: Centre, along: CellDirections, limit: float) -> tuple[WeightedData, FloatArray]:
+def match_cells(centre: Centre, along: CellDirections, limit: float) -> tuple[WeightedData, FloatArray]:
     """Return pseudo-rows of all cells, and by how much they miss the shape of the cells' log-likelihoods, shape (C,).
 
     They give the effects of each cell the mean and variance that its rows give them, by quadrature. What they miss is
@@ -230,11 +234,13 @@ def _match_moments(centre: Centre, along: CellDirections, times: float) -> tuple
             score = score + np.einsum("ckq,cqr,cr->ck", along.u, precision, mean - here)
             more = 1.0 + np.einsum("ckq,cqr,ckr->ck", along.u, precision - narrow, along.u)
             curvature = curvature * np.clip(more, 1.0 / _MOST, _MOST)
-    return rows, shapes(centre.shares, centre.values - values)[:-1]
+    return rows, sds_over_effects(centre.shares, centre.values - values)[:-1]
 
 
-def several(centre: Centre, slope: FloatArray, kept: WeightedData, limit: float) -> tuple[WeightedData, IntArray]:
-    """Return pseudo-rows of cells for which one an effect does not do, as of rows of one label, and those cells.
+def select_pseudo_rows(
+    centre: Centre, slope: FloatArray, kept: WeightedData, limit: float
+) -> tuple[WeightedData, IntArray]:
+    """Return pseudo-rows of cells for which one per effect does not suffice, as of one label, and those cells.
 
     They are fewer of the cell's rows with more weight. Rows are chosen one after the other, each the one nearest what
     is left to say; weights follow by non-negative least squares over the nodes, weighted by w. Their covariates are
@@ -253,7 +259,7 @@ def several(centre: Centre, slope: FloatArray, kept: WeightedData, limit: float)
         pseudo = replace(rows, X=X, offset=offset, index=np.full(len(X), NO_ROW))
         starts = np.append(np.unique(cell, return_index=True)[1], len(cell))
         shares, weights = np.ascontiguousarray(centre.shares[cell[starts[:-1]]]), np.zeros(len(cell))
-        _choose((points.log_p(pseudo), points.log_p(rows)), starts, shares, limit, weights)
+        _choose_rows((points.log_p(pseudo), points.log_p(rows)), starts, shares, limit, weights)
         parts.append(pseudo.with_weights(pseudo.weights * weights).take(weights > 0.0))
     chosen_rows = stack(parts)
     assert chosen_rows.group is not None
@@ -270,10 +276,10 @@ def _by_whole_cells(rows: WeightedData) -> Iterator[WeightedData]:
 
 
 @jit
-def _choose(
+def _choose_rows(
     log_p: tuple[FloatArray, FloatArray], starts: IntArray, shares: FloatArray, limit: float, weights: FloatArray
 ) -> None:
-    """Write by how much the weight of each row grows, mostly 0, for rows of some cells, shape (n,).
+    """Choose few rows of each cell; write the factors on their weights, 0 of rows not chosen, shape (n,).
 
     `log_p` are what candidates and rows say at the nodes, shape (n, K) each, of cells that begin at `starts`; `shares`
     are those of the nodes, (cells, K). Candidates add up to the rows within `_TIGHTER` of `limit`, or within half of it
@@ -288,8 +294,8 @@ def _choose(
             for k in range(K):
                 unit[m, k] = candidates[first + m, k]
                 target[k] += rows[first + m, k]
-            size[m] = _centre(unit[m], share)
-        _centre(target, share)
+            size[m] = _centre_and_weigh(unit[m], share)
+        _centre_and_weigh(target, share)
         most = largest(size)
         for m in range(n):
             for k in range(K):
@@ -299,7 +305,7 @@ def _choose(
         while miss >= _TIGHTER * limit and count < min(n - 1, K):
             best, gain = -1, 0.0
             for m in range(n):
-                own = _inner(unit[m], left)
+                own = _ordered_dot(unit[m], left)
                 if not taken[m] and own * (1.0 - TIED) > gain:
                     best, gain = m, own
             if best < 0:
@@ -316,17 +322,17 @@ def _choose(
 
 
 @jit_inner
-def _centre(values: FloatArray, share: FloatArray) -> float:
+def _centre_and_weigh(values: FloatArray, share: FloatArray) -> float:
     """Take the mean over nodes off values, multiply them by the roots of shares, and return their length."""
-    mean = _inner(share, values)
+    mean = _ordered_dot(share, values)
     for k in range(values.size):
         values[k] = (values[k] - mean) * math.sqrt(share[k])
-    return math.sqrt(_inner(values, values))
+    return math.sqrt(_ordered_dot(values, values))
 
 
 @jit_inner
-def _inner(a: FloatArray, b: FloatArray) -> float:
-    """Return the sum of products in their order, on which rows hang: `elementary.dot` has that of the processor."""
+def _ordered_dot(a: FloatArray, b: FloatArray) -> float:
+    """Return the dot product, summed in order, since it decides on rows: `elementary.dot` sums in any order."""
     total = 0.0
     for k in range(a.size):
         total += a[k] * b[k]
@@ -364,9 +370,9 @@ def _solve_nonnegative(
             left[k] = target[k]
             for i in range(n):
                 left[k] -= solution[i] * unit[chosen[i], k]
-        best, gain, distance = -1, 0.0, math.sqrt(_inner(left, left))
+        best, gain, distance = -1, 0.0, math.sqrt(_ordered_dot(left, left))
         for i in range(n):
-            own = _inner(unit[chosen[i]], left)
+            own = _ordered_dot(unit[chosen[i]], left)
             if not used[i] and own > max(gain, _ROUNDING * distance):
                 best, gain = i, own
         if best < 0:
@@ -389,17 +395,17 @@ def _least_squares(
             Q[count, k] = unit[chosen[i], k]
         for _ in range(2):
             for j in range(count):
-                along = _inner(Q[j], Q[count])
+                along = _ordered_dot(Q[j], Q[count])
                 for k in range(K):
                     Q[count, k] -= along * Q[j, k]
                 R[j, count] += along
-        R[count, count] = max(math.sqrt(_inner(Q[count], Q[count])), _ROUNDING)
+        R[count, count] = max(math.sqrt(_ordered_dot(Q[count], Q[count])), _ROUNDING)
         for k in range(K):
             Q[count, k] /= R[count, count]
         place[count] = i
         count += 1
     for j in range(count - 1, -1, -1):
-        own = _inner(Q[j], target)
+        own = _ordered_dot(Q[j], target)
         for i in range(j + 1, count):
             own -= R[j, i] * free[place[i]]
         free[place[j]] = own / R[j, j]
@@ -421,7 +427,7 @@ _WIDE = 10.0  # its curvature in its own units over the square of its score: bot
 
 
 @dataclass(frozen=True, eq=False)
-class Inside:
+class CellRows:
     """The rows that stand for cells: pseudo-rows, and rows of cells that keep them.
 
     `merged`, shape (C + 1,), says which cells have pseudo-rows; `missed`, shape (C,), what these miss of their shape.
@@ -479,7 +485,7 @@ class AlongRows(NamedTuple):
         dual = at.factor @ within.dual
         return cls(dual, slope @ dual, merged)
 
-    def higher(self, points: Points, rows: Predicted) -> FloatArray:
+    def higher(self, points: CellNodes, rows: Predicted) -> FloatArray:
         """Return sums over rows of third and fourth derivatives, shape (2, r)."""
         derivatives = points.at.derivatives(rows, points.family) * self.merged[rows.cell]
         d = rows.block.X @ self.dual
@@ -488,14 +494,14 @@ class AlongRows(NamedTuple):
         square = d * d  # a tenth of the time of powers
         return np.stack([derivatives[2] @ (square * d), derivatives[3] @ (square * square)])
 
-    def of_block(self, points: Points, _: int, block: WeightedData) -> FloatArray:
+    def of_block(self, points: CellNodes, _: int, block: WeightedData) -> FloatArray:
         """Return those of a block."""
         return self.higher(points, points.at.predict(block))
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A draft of `Inside`: the rows that may stand for cells about a centre, and sums of the last pass over others.
+    """A draft of `CellRows`: the rows that may stand for cells about a centre, and sums of the last pass over others.
 
     `slope`, shape (C + 1, Q, p), is M = H^-1 B of cells. `missed`, shape (C,), is what pseudo-rows miss of their cells'
     shape, `merged`, shape (C + 1,), says which are taken, and `kept` are the rows of the others. `higher`, shape
@@ -519,10 +525,14 @@ def last_pass(dataset: Dataset, few: NDArray[np.bool_], limit: float, centre: Ce
     points, sums, at = centre.points, centre.sums, centre.points.at
     along = directions_of(sums, at)
     slope = along.slope(sums.cross)
-    pseudo, missed = matched(centre, along, limit)
+    pseudo, missed = match_cells(centre, along, limit)
     merged = np.append(~few & (missed < limit), True)
-    within = WithinCells.of(_nearly_within(sums, slope, np.append(~few, True)), at)  # `several` may merge the rest
-    work = partial(_of_last_pass, points, points.score_tables(centre.shares), AlongRows.of(within, slope, at, merged))
+    within = WithinCells.of(
+        _approximate_curvature_within(sums, slope, np.append(~few, True)), at
+    )  # `select_pseudo_rows` may merge the rest
+    work = partial(
+        _last_pass_block, points, points.score_tables(centre.shares), AlongRows.of(within, slope, at, merged)
+    )
     kept, higher = [pseudo.take(slice(0))], np.zeros((2, within.dual.shape[1]))
 
     def scores() -> Iterator[BlockScores]:
@@ -535,39 +545,41 @@ def last_pass(dataset: Dataset, few: NDArray[np.bool_], limit: float, centre: Ce
     return integrated, Draft(slope, pseudo, missed, merged, within, stack(kept), higher)
 
 
-def _of_last_pass(
-    points: Points, tables: FloatArray, along: AlongRows, _: int, block: WeightedData
+def _last_pass_block(
+    points: CellNodes, tables: FloatArray, along: AlongRows, _: int, block: WeightedData
 ) -> tuple[BlockScores, WeightedData, FloatArray]:
     rows = points.at.predict(block)
     kept = block.take(~along.merged[rows.cell])
     return block_scores(points, tables, rows), kept, along.higher(points, rows)
 
 
-def _nearly_within(sums: CellSums, slope: FloatArray, merged: NDArray[np.bool_]) -> FloatArray:
-    """Return about the curvature of beta within cells that are merged, shape (p, p), as if others had like rows."""
+def _approximate_curvature_within(sums: CellSums, slope: FloatArray, merged: NDArray[np.bool_]) -> FloatArray:
+    """Approximate the curvature of beta within merged cells, shape (p, p), as if other cells had similar rows."""
     size = np.einsum("cqq->c", sums.information)
     share = size[merged].sum() / max(size.sum(), np.finfo(float).tiny) if size.any() else 1.0
     return np.asarray(share * sums.precision - np.einsum("cqp,cqr->pr", slope[merged], sums.cross[merged]))
 
 
-def inside_of(centre: Centre, draft: Draft, few: NDArray[np.bool_], limit: float) -> tuple[Inside, FloatArray]:
+def assemble_cell_rows(
+    centre: Centre, draft: Draft, few: NDArray[np.bool_], limit: float
+) -> tuple[CellRows, FloatArray]:
     """Return the rows that stand for cells, and higher derivatives, shape (2, r), of all merged cells' other rows."""
     pseudo, kept, merged, missed = draft.pseudo, draft.kept, draft.merged.copy(), draft.missed.copy()
-    more, those = several(centre, draft.slope, kept.take(~few[kept.group_codes[:, 0]]), limit)
+    more, those = select_pseudo_rows(centre, draft.slope, kept.take(~few[kept.group_codes[:, 0]]), limit)
     pseudo = stack([pseudo.take(merged[pseudo.group_codes[:, 0]]), more])
     merged[those], missed[those] = True, 0.0
     again, at = kept.take(merged[kept.group_codes[:, 0]]), centre.points.at
     higher = draft.higher + AlongRows.of(draft.within, draft.slope, at, merged).of_block(centre.points, 0, again)
-    return Inside(pseudo, kept.take(~merged[kept.group_codes[:, 0]]), merged, missed), higher
+    return CellRows(pseudo, kept.take(~merged[kept.group_codes[:, 0]]), merged, missed), higher
 
 
 def rows_within(
-    dataset: Dataset, centre: Centre, draft: Draft, parts: tuple[Inside, FloatArray]
+    dataset: Dataset, centre: Centre, draft: Draft, parts: tuple[CellRows, FloatArray]
 ) -> tuple[WeightedData, float]:
     """Return pseudo-rows of no cell, failures and successes; a pass if their directions differ from the draft's.
 
-    `parts` are those of `inside_of`. And by how many sds of a coefficient the gradient that is left moves the mean at
-    most.
+    `parts` are those of `assemble_cell_rows`. And by how many sds of a coefficient the gradient that is left moves the
+    mean at most.
     """
     points, sums, at = centre.points, centre.sums, centre.points.at
     inside, higher = parts
@@ -587,22 +599,22 @@ def rows_within(
         parts_of_sum = dataset.map(partial(along.of_block, points), "higher derivatives within cells", canonical=True)
         higher = sum(parts_of_sum, np.zeros((2, within.dual.shape[1])))
     third, fourth = higher
-    wanted = Wanted((at.factor @ within.dual).T @ gradient, third, fourth, (within.root**2).sum(axis=0))
+    wanted = TargetDerivatives((at.factor @ within.dual).T @ gradient, third, fourth, (within.root**2).sum(axis=0))
     v = linalg.solve_triangular(at.factor, within.root, trans="T", lower=True)
     rows = as_rows(v, at.beta, solve(wanted, points.family))
     rest = within.flat @ (within.flat.T @ (at.factor.T @ gradient))
     if np.linalg.norm(rest) > _SHIFT:
-        rows = stack([rows, _flat(rest, centre)])
+        rows = stack([rows, _row_of_score(rest, centre)])
     rows = replace(rows, group=np.full((len(rows), 1), NO_GROUP))
     left = gradient - sums_of_rows(rows, at, points.family).gradient
     return rows, float(np.abs(at.factor @ (at.factor.T @ left) / at.sds).max())
 
 
-def _flat(score: FloatArray, centre: Centre) -> WeightedData:
-    """Return the pseudo-row of a score of white coefficients, shape (p,), of hardly any curvature."""
+def _row_of_score(score: FloatArray, centre: Centre) -> WeightedData:
+    """Return the pseudo-row that has a score, shape (p,), in whitened coefficients and hardly any curvature."""
     at, family, zero = centre.points.at, centre.points.family, np.zeros(1)
     size = float(np.linalg.norm(score))
     along = (score / size)[:, None] * np.sqrt(_NOTHING)
     pull = np.full(1, size / np.sqrt(_NOTHING))
-    solved = solve(Wanted(pull, zero, zero, np.full(1, _NOTHING)), family, size=1.0 + _WIDE * pull**2)
+    solved = solve(TargetDerivatives(pull, zero, zero, np.full(1, _NOTHING)), family, size=1.0 + _WIDE * pull**2)
     return as_rows(linalg.solve_triangular(at.factor, along, trans="T", lower=True), at.beta, solved)

@@ -46,7 +46,7 @@ _SEED = 0  # of the sample: where a search begins is a fact of the data
 
 
 @dataclass(frozen=True, eq=False)
-class Celled(Design):
+class CellDesign(Design):
     """A design that gives each row one code, of its cell, in place of those of its groups.
 
     `base` makes the columns, `keys` are those of the cells, in order, and `sizes` the numbers of levels.
@@ -100,12 +100,12 @@ class Cells:
     @classmethod
     def of(cls, dataset: Dataset) -> "Cells":
         """Return those that `count_cells` left with the data, or find them; one pass."""
-        sizes, possible = _sizes(dataset)
+        sizes, possible = _numbers_of_levels(dataset)
         if not possible:
             shown = " x ".join(f"{size:,}" for size in sizes)
             raise DataError(f"groups have {shown} combinations of levels, too many to tell apart: take fewer factors")
         if dataset.cells is None:
-            counter, work = _Counter(), partial(_counted, sizes, SamplePlan.of(dataset, sizes))
+            counter, work = _CellCounter(), partial(_count_block, sizes, SamplePlan.of(dataset, sizes))
             for part in dataset.map(work, "cells of groups", canonical=True):
                 counter.take(part)
             dataset.cells = counter.total()
@@ -129,9 +129,9 @@ class Cells:
         return Dataset(source)
 
     def seen(self, dataset: Dataset) -> Dataset:
-        """Return the rows with the cell of each as its one group."""
+        """Return the data set with the cell of each row as its only group."""
         design = dataset.design
-        view = Celled(
+        view = CellDesign(
             design.raw_names,
             offset=design.offset,
             groups=(Grouping("cell", tuple(range(len(self)))),),
@@ -149,16 +149,16 @@ class Cells:
 @contextmanager
 def count_cells(dataset: Dataset) -> Iterator[None]:
     """Leave the cells with the data, and their numbers of rows, as the body checks the rows."""
-    (sizes, possible), counter = _sizes(dataset), _Counter()
+    (sizes, possible), counter = _numbers_of_levels(dataset), _CellCounter()
     if not possible:
         yield
         return
-    with dataset.map_alongside(partial(_counted, sizes, SamplePlan.of(dataset, sizes)), counter.take):
+    with dataset.map_alongside(partial(_count_block, sizes, SamplePlan.of(dataset, sizes)), counter.take):
         yield
     dataset.cells = counter.total()
 
 
-def _sizes(dataset: Dataset) -> tuple[tuple[int, ...], bool]:
+def _numbers_of_levels(dataset: Dataset) -> tuple[tuple[int, ...], bool]:
     """Return the numbers of levels, and whether there is a number for each combination."""
     sizes = tuple(len(group) for group in dataset.design.groups)
     return sizes, bool(np.prod([float(size) for size in sizes]) <= 2.0**62)
@@ -198,7 +198,7 @@ class SamplePlan(NamedTuple):
         return block.take(chosen)
 
 
-def _counted(sizes: tuple[int, ...], plan: SamplePlan | None, _: int, block: WeightedData) -> CellCounts:
+def _count_block(sizes: tuple[int, ...], plan: SamplePlan | None, _: int, block: WeightedData) -> CellCounts:
     some = block.group_codes[:, 0] != NO_GROUP  # pseudo-rows of a coreset may have none
     keys, places = codes_among(key_of(block.group_codes[some], sizes), math.prod(sizes))
     label_weights = np.zeros((len(keys), 2))
@@ -207,7 +207,7 @@ def _counted(sizes: tuple[int, ...], plan: SamplePlan | None, _: int, block: Wei
     return CellCounts(keys, counts, label_weights, None if plan is None else plan.rows(block))
 
 
-class _Counter:
+class _CellCounter:
     """Different keys of all parts in order, how often each occurs, and the sample of their rows.
 
     Parts wait until they are as many as the keys known, so that each key is sorted a few times only.
@@ -465,7 +465,7 @@ def block_sums(density: CellPosterior, family: Family, rows: Predicted) -> Block
         return BlockSums(rows.occupied, table, X.T @ terms[0], weighted_gram(X, terms[1]))
 
 
-def _of_block(density: CellPosterior, family: Family, _: int, block: WeightedData) -> BlockSums:
+def _sum_block(density: CellPosterior, family: Family, _: int, block: WeightedData) -> BlockSums:
     return block_sums(density, family, density.predict(block))
 
 
@@ -488,9 +488,9 @@ def total(parts: Iterable[BlockSums], density: CellPosterior) -> CellSums:
 
 def sums_of(dataset: Dataset, density: CellPosterior, family: Family) -> CellSums:
     """Return the sums over the rows of a source; one pass."""
-    return total(dataset.map(partial(_of_block, density, family), "sums by cell", canonical=True), density)
+    return total(dataset.map(partial(_sum_block, density, family), "sums by cell", canonical=True), density)
 
 
 def sums_of_rows(rows: WeightedData, density: CellPosterior, family: Family) -> CellSums:
     """Return the sums over rows in memory."""
-    return total([_of_block(density, family, 0, rows)], density)
+    return total([_sum_block(density, family, 0, rows)], density)

@@ -30,7 +30,7 @@ from bayescore.validation import DataError, warn
 _UNSEEN, _SEVERAL = -1, -2  # partners of a level in another factor
 
 
-class _Asked(NamedTuple):
+class _Checks(NamedTuple):
     """What is looked at, in numbers that travel to other processes."""
 
     sizes: tuple[int, ...]  # numbers of levels
@@ -39,8 +39,8 @@ class _Asked(NamedTuple):
     pairs: tuple[tuple[int, int], ...]  # of factors with as many levels, by which the same varies
 
 
-class _Found(NamedTuple):
-    """What rows of a block show; lists in the order of `_Asked`, of the levels that the block has."""
+class _Findings(NamedTuple):
+    """What rows of a block show; lists in the order of `_Checks`, of the levels that the block has."""
 
     slopes: list[tuple[IntArray, FloatArray]]  # levels, and the largest -x and x of each, shape (2, levels, columns)
     labels: list[tuple[IntArray, NDArray[np.bool_]]]  # levels, and whether they have label -1, and +1, (2, levels)
@@ -58,13 +58,13 @@ def checking_group_terms(dataset: Dataset) -> Iterator[None]:
     if not design.groups or design.classes is not None:
         yield
         return
-    asked, n_rows = _asked(dataset), 0
+    asked, n_rows = _planned_checks(dataset), 0
     # of all levels, and last of rows whose level is not known
     slopes = [np.full((2, asked.sizes[f] + 1, len(columns)), -np.inf) for f, columns in asked.slopes]
     labels = [np.zeros((2, asked.sizes[f] + 1), dtype=bool) for f in asked.labels]
     pairs = [np.full(asked.sizes[f], _UNSEEN) for f, _ in asked.pairs]
 
-    def take(part: _Found) -> None:
+    def take(part: _Findings) -> None:
         nonlocal n_rows
         n_rows += part.n_rows
         for (codes, high), highest in zip(part.slopes, slopes, strict=True):
@@ -75,7 +75,7 @@ def checking_group_terms(dataset: Dataset) -> Iterator[None]:
             old = partner[codes]
             partner[codes] = np.where(old == _UNSEEN, new, np.where(old == new, old, _SEVERAL))
 
-    with dataset.map_alongside(lambda _, block: _look(block, asked), take):
+    with dataset.map_alongside(lambda _, block: _inspect_block(block, asked), take):
         yield
         if n_rows == 0:
             deque(dataset.scan_and_map(lambda *_: None), maxlen=0)
@@ -91,7 +91,7 @@ def checking_group_terms(dataset: Dataset) -> Iterator[None]:
         _warn_of_effects(group, n_rows)
 
 
-def _asked(dataset: Dataset) -> _Asked:
+def _planned_checks(dataset: Dataset) -> _Checks:
     design = dataset.design
     sizes, labels = tuple(len(group) for group in design.groups), []
     slopes = []
@@ -106,11 +106,11 @@ def _asked(dataset: Dataset) -> _Asked:
         for f, g in combinations(range(len(sizes)), 2)
         if sizes[f] == sizes[g] and set(design.groups[f].effects) & set(design.groups[g].effects)
     ]
-    return _Asked(sizes, tuple(slopes), tuple(labels), tuple(pairs))
+    return _Checks(sizes, tuple(slopes), tuple(labels), tuple(pairs))
 
 
-def _look(block: WeightedData, asked: _Asked) -> _Found:
-    look = _Found([], [], [], 1 + int(np.count_nonzero(np.diff(block.index))))
+def _inspect_block(block: WeightedData, asked: _Checks) -> _Findings:
+    look = _Findings([], [], [], 1 + int(np.count_nonzero(np.diff(block.index))))
     for place, columns in asked.slopes:
         codes, places = codes_among(block.group_codes[:, place], asked.sizes[place])
         high, x = np.full((2, len(codes), len(columns)), -np.inf), block.X[:, list(columns)]
@@ -222,11 +222,11 @@ def dependence(core: Coreset) -> IntArray:
     null = turned[values**2 < NULL].T
     if not null.shape[1]:
         return np.empty(0, dtype=np.int64)
-    parts = np.abs(_simplest(null))
+    parts = np.abs(_sparsest(null))
     return np.asarray(kept[parts > _PART * parts.max()])
 
 
-def _simplest(null: FloatArray) -> FloatArray:
+def _sparsest(null: FloatArray) -> FloatArray:
     """Return the vector with fewest entries of a reduced basis of the null space, shape (D,)."""
     r = null.shape[1]
     pivots = linalg.qr(null.T, mode="r", pivoting=True)[1][:r]

@@ -7,7 +7,7 @@
    their curvature (`pseudo_rows.Directions`): a binomial with real numbers of successes and failures and an offset,
    that meets the averages, the third derivative and where possible the fourth (`pseudo_rows`).
 4. Errors are predicted as those of calibrated coresets are. Where they are too large, terms are averaged anew over the
-   normal density nearest the coreset's posterior, and up to 5 D rows are kept (`Search`).
+   normal density nearest the coreset's posterior, and up to 5 D rows are kept (`SizeSearch`).
 
 When to use it: tens of columns and more, where rows do not repeat. On separated rows `calibrated` needs fewer. Sources
 and limits of pseudo-rows: docs/explanation/pseudo_rows.md.
@@ -21,7 +21,7 @@ so without kept rows, only the largest size is tried beside it.
 What one pass over all rows finds, and the pseudo-rows beside any number of kept rows that follow from it.
 
 The pass adds up averaged scores and curvatures (`averages`) of all rows, so that those of the bulk, all rows but the
-kept ones, are known for any choice of these. Kept are the rows of the largest reach (`calibration.remainder`), whose
+kept ones, are known for any choice of these. Kept are the rows of the largest reach (`laplace.RowScores`), whose
 terms have most shape: rows drawn by reach, or as `calibrated` draws them, leave more for the others to make up. Third
 and fourth derivatives along the bulk's directions come from the pass's sample of the other rows by reach, which is all
 of them where there are few.
@@ -43,11 +43,19 @@ from bayescore.coresets.calibrated import (
     size_curve,
     smallest_within,
 )
-from bayescore.coresets.drift import lost_by, missed_by_pseudo_rows, mode_of
+from bayescore.coresets.drift import mode_of, remainder_loss, score_error_of_pseudo_rows
 from bayescore.coresets.method import BuildResult, ReduceRequest, ReduceResult, ScoreError
 from bayescore.coresets.pilot import MAX_PILOTS, Shares, full_mode
 from bayescore.coresets.predicted_error import FullDataPosterior, try_out
-from bayescore.coresets.pseudo_rows import GaussianDensity, Wanted, as_rows, diagonalising, root_of, rounded, solve
+from bayescore.coresets.pseudo_rows import (
+    GaussianDensity,
+    TargetDerivatives,
+    as_rows,
+    diagonalising,
+    root_of,
+    rounded,
+    solve,
+)
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.families import Family
@@ -59,10 +67,10 @@ from bayescore.priors import Prior
 from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import DataError
 
-SHORT = 1e-6  # sds of a step of `converged`
+SHORT = 1e-6  # sds of a step of `nearest_normal`
 
 
-WHOLE: tuple[float, ...] = (1.0,)  # shares of a step of `converged` that are tried
+WHOLE: tuple[float, ...] = (1.0,)  # shares of a step of `nearest_normal` that are tried
 
 
 SHORTER = (*WHOLE, 0.5, 0.1)  # beside a wall
@@ -152,7 +160,7 @@ class Condensation:
         along = diagonalising(root_of(bulk.precision, at.factor), others, derivatives[2])
         p = others.X @ along.dual
         squares = p * p
-        wanted = Wanted(
+        wanted = TargetDerivatives(
             along.dual.T @ bulk.gradient,
             derivatives[2] @ (squares * p),
             derivatives[3] @ (squares * squares),
@@ -176,8 +184,8 @@ def _probability(shares: Shares, block: WeightedData, eta: FloatArray, squares: 
 
 
 @dataclass(frozen=True, eq=False)
-class Unmoved(FullDataPosterior):
-    """A posterior of the full data whose draws, about the density `near`, are the coreset's as well, and stay.
+class SharedDrawsPosterior(FullDataPosterior):
+    """A posterior of the full data that shares its draws, about the density `near`, with the coreset, unmoved.
 
     Pseudo-rows meet averages over the posterior: means and covariances agree already, the modes need not, and draws
     moved from one to the other would be off by that.
@@ -197,7 +205,7 @@ class Unmoved(FullDataPosterior):
         return self.at_mode()
 
 
-def converged(
+def nearest_normal(
     rows: WeightedData, start: LaplaceApproximation, prior: Prior, shares: tuple[float, ...] = WHOLE
 ) -> LaplaceApproximation | None:
     """Return the normal density at which the averaged terms of the posterior of `rows` are its own mean and precision.
@@ -205,11 +213,11 @@ def converged(
     It is the normal density nearest the posterior; None where the iteration from `start` does not come to it, by steps
     of any of the given shares of a whole one. Whole steps go back and forth where the posterior has a long tail.
     """
-    tries = (_settled(rows, start, prior, share) for share in shares)
+    tries = (_iterate_to_normal(rows, start, prior, share) for share in shares)
     return next((at for at in tries if at is not None), None)
 
 
-def _settled(
+def _iterate_to_normal(
     rows: WeightedData, start: LaplaceApproximation, prior: Prior, share: float
 ) -> LaplaceApproximation | None:
     at, precision = start, None
@@ -227,7 +235,7 @@ def _settled(
     return None
 
 
-def gap(one: LaplaceApproximation, other: LaplaceApproximation) -> float:
+def largest_difference(one: LaplaceApproximation, other: LaplaceApproximation) -> float:
     """Return the largest difference of a mean, in sds of `other`, or of an sd, relatively."""
     sd, before = (np.sqrt((at.factor**2).sum(axis=1)) for at in (other, one))
     return float(max(np.abs((one.theta - other.theta) / sd).max(), np.abs(before / sd - 1.0).max()))
@@ -254,7 +262,7 @@ LOST = 1.0  # sds: an error beyond which draws of the coreset do not cover the p
 SHAPE = 5.0 / 3.0  # how much errors of sds and correlations count beside those of means: 3% and 0.03 where that is 0.05
 
 
-class Condensate(NamedTuple):
+class CondensedRows(NamedTuple):
     """Rows of a size, the errors to expect, and the normal density nearest their posterior if it was found."""
 
     rows: WeightedData
@@ -274,8 +282,8 @@ def largest(errors: Errors) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
-    """What trials of several sizes share."""
+class SizeSearch:
+    """A search for the smallest size within a tolerance: what its trials share."""
 
     dataset: Dataset
     prior: Prior
@@ -283,7 +291,7 @@ class Search:
     seed: int
     shares: tuple[float, ...] = WHOLE  # of steps to the density of rows
 
-    def over(self, condensation: Condensation, kept: list[int]) -> tuple[list[Condensate], int]:
+    def over(self, condensation: Condensation, kept: list[int]) -> tuple[list[CondensedRows], int]:
         """Return the best of each size that was tried, up to one within the tolerance, and the number of moves.
 
         A move averages all rows' terms anew. Sizes are tried again where that gave nothing within the tolerance and
@@ -299,8 +307,8 @@ class Search:
             ]
         return tried, moves
 
-    def _over(self, condensation: Condensation, kept: list[int]) -> tuple[list[Condensate], int]:
-        expansion, moves, tried = condensation.expansion(), 0, list[Condensate]()
+    def _over(self, condensation: Condensation, kept: list[int]) -> tuple[list[CondensedRows], int]:
+        expansion, moves, tried = condensation.expansion(), 0, list[CondensedRows]()
         for n_kept in kept:
             if tried and tried[0].error > LOST and n_kept < kept[-1]:
                 continue
@@ -309,7 +317,7 @@ class Search:
                 near = tries[-1].near
                 if tries[-1].error <= self.tolerance or moves == MAX_MOVES or near is None:
                     break
-                if gap(condensation.density.at, near) <= MOVED:
+                if largest_difference(condensation.density.at, near) <= MOVED:
                     break
                 condensation, moves = condensation.moved(self.dataset, GaussianDensity(near)), moves + 1
                 tries.append(self._tried(condensation, n_kept, expansion))
@@ -320,21 +328,25 @@ class Search:
                 break  # the rows kept have led away, and more would
         return tried, moves
 
-    def _tried(self, around: Condensation, n_kept: int, expansion: Expansion) -> Condensate:
+    def _tried(self, around: Condensation, n_kept: int, expansion: Expansion) -> CondensedRows:
         rows = around.rows(n_kept)
-        near = converged(rows, around.density.at, self.prior, self.shares)
-        trial = try_out(Unmoved(expansion.family, self.prior, expansion, near or around.density.at), rows, self.seed)
+        near = nearest_normal(rows, around.density.at, self.prior, self.shares)
+        trial = try_out(
+            SharedDrawsPosterior(expansion.family, self.prior, expansion, near or around.density.at), rows, self.seed
+        )
         errors = trial.errors(rows)
-        doubtful = near is None or _far(trial.full.draws, around.shares.laplace) or trial.error > self.tolerance
+        doubtful = (
+            near is None or _far_from_normal(trial.full.draws, around.shares.laplace) or trial.error > self.tolerance
+        )
         if doubtful and largest(errors) <= LOST + 3.0 * trial.error:
             errors = trial.over_all_rows(self.dataset, draw_seed=self.seed, size=1).errors(rows)
-        return Condensate(rows, n_kept + 2 * self.dataset.n_features, errors, near)
+        return CondensedRows(rows, n_kept + 2 * self.dataset.n_features, errors, near)
 
 
-def _far(draws: FloatArray, at: LaplaceApproximation) -> bool:
-    """Return whether draws, shape (S, D), are about another place than the mode, or wider than the Hessian there says.
+def _far_from_normal(draws: FloatArray, at: LaplaceApproximation) -> bool:
+    """Return whether draws, shape (S, D), have another mean than the mode, or other sds than the Hessian there gives.
 
-    Draws tell, not `converged`: a normal density may settle beside the mode of a posterior that has a long tail.
+    Draws tell, not `nearest_normal`: a normal density may settle beside the mode of a posterior that has a long tail.
     """
     sd = np.sqrt((at.factor**2).sum(axis=1))
     moved, wider = np.abs(draws.mean(axis=0) - at.theta) / sd, np.abs(draws.std(axis=0) / sd - 1.0)
@@ -429,12 +441,12 @@ class Condensed(PredictingMethod):
 
     def _tried(
         self, dataset: Dataset, size: int | None, seed: int, family: Family, *, tolerance: float
-    ) -> tuple[list[Condensate], int]:
+    ) -> tuple[list[CondensedRows], int]:
         """Return what was tried, and how often terms were averaged anew."""
         prior, D, n_rows = self.mode_prior(), dataset.n_features, dataset.scan.n_rows
         prior.parts(D)  # shapes
         if n_rows <= (2 * D if size is None else size):
-            return [Condensate(dataset.load(), n_rows, Errors(0.0, 0.0, 0.0))], 0  # all rows
+            return [CondensedRows(dataset.load(), n_rows, Errors(0.0, 0.0, 0.0))], 0  # all rows
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
         kept = [times * D for times in KEPT if (2 + times) * D < n_rows] if size is None else [size - 2 * D]
 
@@ -448,7 +460,7 @@ class Condensed(PredictingMethod):
                 f"bend it {steeper:.2g} times as much as at the mode (limit {STEEPER:g}), as where few rows have a 1 "
                 "in some column, and none of them an event; method='calibrated' keeps real rows"
             )
-        return Search(dataset, prior, tolerance, seeds[-2]).over(look_at_mode, kept)
+        return SizeSearch(dataset, prior, tolerance, seeds[-2]).over(look_at_mode, kept)
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return pseudo-rows, and rows kept beside them, that meet averaged totals of `rows` about the anchor.
@@ -463,12 +475,12 @@ class Condensed(PredictingMethod):
         shares = Shares.estimated(at, Chosen(rows, np.ones(len(rows)), len(rows)), dataset.scan.weight_total)
         n_kept, n_sample = request.size - 2 * rows.n_features, sample_rows(shares.reach, TOLERANCE, rows.n_features)
         condensed = Condensation.of(dataset, shares, n_sample, n_kept, request.seed, part=part).rows(n_kept)
-        lost, missed = lost_by(condensed, rows, at.theta, at.factor, family)
+        lost, missed = remainder_loss(condensed, rows, at.theta, at.factor, family)
         return ReduceResult(condensed, missed, anchor=theta, lost=lost)
 
     def score_error(self, rows: WeightedData, family: Family, lost: FloatArray | None) -> ScoreError:
         """Return as large a share of the rows' own remainder as they were seen to miss (`drift`)."""
-        return missed_by_pseudo_rows(rows, family, self.mode_prior(), lost)
+        return score_error_of_pseudo_rows(rows, family, self.mode_prior(), lost)
 
 
 def _caution(info: CondensedInfo, tolerance: float) -> str:

@@ -50,7 +50,7 @@ _ALONE = 1e-6  # least 1 - h: a row that alone has a share in some total fits it
 
 
 @dataclass(frozen=True, eq=False)
-class Carried:
+class CarriedError:
     """Covariance, shape (D, D), of the error at `at` of the score of rows calibrated at `anchor`, shapes (D,)."""
 
     anchor: FloatArray
@@ -105,7 +105,9 @@ def score_covariance(
     return np.asarray((residuals / left[:, None]).T @ residuals)
 
 
-def missed_by(rows: WeightedData, family: Family, prior: Prior) -> Callable[[FloatArray, FloatArray], FloatArray]:
+def score_error_of_rows(
+    rows: WeightedData, family: Family, prior: Prior
+) -> Callable[[FloatArray, FloatArray], FloatArray]:
     """Return `score_covariance` of rows, as a function of where they were calibrated and of the other point."""
     return lambda anchor, theta: score_covariance(rows, anchor, theta, family, prior)
 
@@ -121,11 +123,11 @@ def errors_at(
     theta: FloatArray,
     anchor: FloatArray,
     share: float,
-    carried: Iterable[Carried],
+    carried: Iterable[CarriedError],
     *,
     missed: Callable[[FloatArray, FloatArray], FloatArray],
     scale: FloatArray,
-) -> tuple[Carried, ...]:
+) -> tuple[CarriedError, ...]:
     """Return the errors of a node's score at theta: of its own calibration, `share` times, and of earlier ones.
 
     Its rows were calibrated at `anchor`, and miss `missed` elsewhere; `carried` is what it has of earlier points, and
@@ -137,28 +139,28 @@ def errors_at(
 
     errors = []
     if share > 0.0 and not np.array_equal(anchor, theta):
-        errors.append(Carried(anchor, theta, share * missed(anchor, theta)))
+        errors.append(CarriedError(anchor, theta, share * missed(anchor, theta)))
     for part in carried:
         if np.array_equal(part.at, theta):
             errors.append(part)
             continue
         growth = size(part.anchor, theta) / max(size(part.anchor, part.at), 1e-300)
-        errors.append(Carried(part.anchor, theta, part.covariance * min(max(growth, 1.0), 1e4)))
+        errors.append(CarriedError(part.anchor, theta, part.covariance * min(max(growth, 1.0), 1e4)))
     return tuple(errors)
 
 
-def joined(parts: Iterable[Carried]) -> tuple[Carried, ...]:
+def add_by_anchor(parts: Iterable[CarriedError]) -> tuple[CarriedError, ...]:
     """Add up errors at one point that have an anchor in common."""
-    by_anchor: dict[bytes, Carried] = {}
+    by_anchor: dict[bytes, CarriedError] = {}
     for part in parts:
         key = part.anchor.tobytes()
         before = by_anchor.get(key)
         total = part.covariance if before is None else before.covariance + part.covariance
-        by_anchor[key] = Carried(part.anchor, part.at, total)
+        by_anchor[key] = CarriedError(part.anchor, part.at, total)
     return tuple(by_anchor.values())
 
 
-def mode_error(parts: Iterable[Carried], precision: FloatArray) -> float:
+def mode_error(parts: Iterable[CarriedError], precision: FloatArray) -> float:
     """Return two standard errors of the worst coordinate of the mode, in posterior sds; 0 without errors."""
     factor = upper_factor_of_inverse(precision)
     inverse = factor @ factor.T
@@ -176,10 +178,10 @@ def _remainders(rows: WeightedData, at: FloatArray, points: FloatArray, family: 
     return score(points, rows, family) - terms.gradient + (points - at) @ terms.precision
 
 
-def lost_by(
+def remainder_loss(
     pseudo: WeightedData, rows: WeightedData, at: FloatArray, factor: FloatArray, family: Family
 ) -> tuple[FloatArray, float]:
-    """Return what pseudo-rows in place of `rows` lose for each unit of their whitened remainder's square, (D, D).
+    """Return the error of the score of pseudo-rows, (D, D), per unit of their whitened remainder's square.
 
     And the root mean square of the whitened score that they miss about `at`. `factor` is L of N(at, LL'), shape (D, D).
     """
@@ -190,7 +192,7 @@ def lost_by(
     return missed.T @ missed / size, float(np.sqrt(((missed @ factor) ** 2).mean()))
 
 
-def missed_by_pseudo_rows(
+def score_error_of_pseudo_rows(
     rows: WeightedData, family: Family, prior: Prior, lost: FloatArray | None
 ) -> Callable[[FloatArray, FloatArray], FloatArray]:
     """Return the covariance of the error at the second point of rows condensed at the first.

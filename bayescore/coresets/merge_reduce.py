@@ -28,7 +28,7 @@ import numpy as np
 from bayescore.compiled import one_blas_thread
 from bayescore.coresets.aggregate import aggregate
 from bayescore.coresets.calibrated import TOLERANCE, WEAK
-from bayescore.coresets.drift import Carried, errors_at, joined, mode_error, mode_of, scale_at
+from bayescore.coresets.drift import CarriedError, add_by_anchor, errors_at, mode_error, mode_of, scale_at
 from bayescore.coresets.method import (
     DELTA,
     AnchoredReducer,
@@ -71,7 +71,7 @@ class Node:
     radius: float = math.inf
     anchor: FloatArray | None = None
     share: float = 0.0  # variance of all calibrations at the anchor, in units of the node's own; 0 if all were kept
-    carried: tuple[Carried, ...] = ()  # errors there of calibrations at earlier points (`drift`)
+    carried: tuple[CarriedError, ...] = ()  # errors there of calibrations at earlier points (`drift`)
     lost: FloatArray | None = None  # with that of the nodes below
     shortfall: Shortfall | None = None  # what the rows miss of the leaves, about the anchor; None if nothing
 
@@ -108,7 +108,7 @@ class Tree:
             # the node of all leaves so far renews the anchor, and is reduced there already
             merged = self._reduce(stack([left.rows, node.rows]), level, self.n_leaves, self.anchor if nodes else None)
             anchor = merged.anchor
-            loss = composed(float(np.maximum(left.loss, node.loss)), merged)
+            loss = compose_loss(float(np.maximum(left.loss, node.loss)), merged)
             radius = min(left.radius, node.radius, merged.radius)
             missed = [each.shortfall for each in (left, node, merged)]
             errors = *self._errors(left, node, merged), None if anchor is None else total_shortfall(missed, anchor)
@@ -133,7 +133,7 @@ class Tree:
 
     def _errors(
         self, left: Node, right: Node, merged: ReduceResult
-    ) -> tuple[float, tuple[Carried, ...], FloatArray | None]:
+    ) -> tuple[float, tuple[CarriedError, ...], FloatArray | None]:
         """Return share, carried errors and `lost` of the node merged of two."""
         if merged.anchor is None:
             return 0.0, (), None
@@ -145,9 +145,9 @@ class Tree:
         parts = [0.5 * len(same) * part.lost for part in same if part.lost is not None]
         parts += [] if merged.lost is None else [merged.lost]
         lost = sum(parts[1:], parts[0]) if parts else None
-        return share, joined(e for part in (left, right) for e in self.errors_at(part, merged.anchor)), lost
+        return share, add_by_anchor(e for part in (left, right) for e in self.errors_at(part, merged.anchor)), lost
 
-    def errors_at(self, node: Node, theta: FloatArray) -> tuple[Carried, ...]:
+    def errors_at(self, node: Node, theta: FloatArray) -> tuple[CarriedError, ...]:
         """Return the errors of an anchored node's score at theta."""
         reducer, family = self.reducer, self.family
         if not isinstance(reducer, AnchoredReducer) or node.anchor is None or (node.share == 0.0 and not node.carried):
@@ -179,8 +179,8 @@ class Tree:
     def from_arrays(self, arrays: Arrays) -> Self:
         """Return the tree of `to_arrays`, given that before the first leaf."""
 
-        def carried(i: int, k: int) -> Carried:
-            return Carried(*(arrays[f"node{i}_carried{k}_{name}"] for name in _CARRIED))
+        def carried(i: int, k: int) -> CarriedError:
+            return CarriedError(*(arrays[f"node{i}_carried{k}_{name}"] for name in _CARRIED))
 
         def missed(i: int) -> Shortfall | None:
             numbers = arrays.get(f"node{i}_shortfall")
@@ -219,7 +219,7 @@ def reduced(reducer: Reducer, rows: WeightedData, request: ReduceRequest) -> Red
     return ReduceResult(rows, 0.0, anchor=anchor, kept=True)
 
 
-def composed(below: float, result: ReduceResult) -> float:
+def compose_loss(below: float, result: ReduceResult) -> float:
     """Return the loss of a reduction of rows that have a loss `below`: missed scores add up, 1 + epsilon multiply."""
     return below + result.loss if result.anchor is not None else (1.0 + below) * (1.0 + result.loss) - 1.0
 
@@ -428,7 +428,7 @@ class MergeReduce(Method):
             return self._anchored(tree, rows, size, info)
         delta = node_delta(_TOP, tree.n_leaves)
         answer = reduced(tree.reducer, rows, ReduceRequest(size, _answer_seed(tree), tree.family, delta))
-        epsilon = composed(max(tree.losses, default=0.0), answer)
+        epsilon = compose_loss(max(tree.losses, default=0.0), answer)
         radius = min([answer.radius, *(node.radius for node in tree.nodes)])
         if not math.isnan(epsilon):
             info = replace(info, epsilon=epsilon, delta=DELTA)

@@ -251,7 +251,7 @@ class ReduceResult:
     radius: float = math.inf  # of the ball of coefficients that epsilon holds on
     anchor: FloatArray | None = None  # shape (D,), where anchored rows meet the totals
     kept: bool = False  # whether all rows were kept, as there were no more than asked for
-    lost: FloatArray | None = None  # shape (D, D), `drift.lost_by`: covariance of the score missed off the anchor
+    lost: FloatArray | None = None  # shape (D, D), `drift.remainder_loss`: covariance of the score missed elsewhere
     shortfall: Shortfall | None = None  # what the rows miss at the anchor; None if all were kept
 
 

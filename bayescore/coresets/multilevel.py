@@ -43,8 +43,8 @@ from scipy.special import ndtri
 
 from bayescore.compiled import one_blas_thread
 from bayescore.coresets.calibrated import check_one_mode, mode_prior
-from bayescore.coresets.cell_centre import LEAST_SD, NEAR, approach, centre_of
-from bayescore.coresets.cell_rows import inside_of, last_pass, rows_within
+from bayescore.coresets.cell_centre import LEAST_SD, NEAR, approach_centre, find_centre
+from bayescore.coresets.cell_rows import assemble_cell_rows, last_pass, rows_within
 from bayescore.coresets.cells import CellPosterior, Cells, count_cells, key_of
 from bayescore.coresets.drift import mode_of
 from bayescore.coresets.method import BuildInfo, BuildResult, Method, rows_from_arrays, rows_to_arrays
@@ -116,7 +116,11 @@ class Start:
             effects[:, :, places] = before.effects[:, :, present]
         sd = np.append(at.sds, 1.0 / np.sqrt(np.maximum(informed, np.finfo(float).tiny)))
         spread = np.where(merged[:, None], np.sqrt(V + (at.pull[:-1] ** 2).sum(axis=2)), np.inf)
-        return replace(start, common=_ends(common, start.shared, sd), effects=_ends(effects, start.mean, spread))
+        return replace(
+            start,
+            common=_tighten_limits(common, start.shared, sd),
+            effects=_tighten_limits(effects, start.mean, spread),
+        )
 
     @classmethod
     def near(cls, beta: FloatArray, codes: IntArray, mean: FloatArray, prior: FloatArray | None = None) -> "Start":
@@ -142,10 +146,13 @@ class Start:
         places, present = self.places(cells)
         effects = self.effects[:, :, present]
         finite = np.isfinite(effects[0, 1])
-        common, moved_effects = _beyond(self.common, later.shared), _beyond(effects, later.mean[places])[finite]
-        moves = [Move(float(common.max()), _limit(len(common)), int(common.argmax()))]
+        common, moved_effects = (
+            _sds_beyond_limits(self.common, later.shared),
+            _sds_beyond_limits(effects, later.mean[places])[finite],
+        )
+        moves = [Move(float(common.max()), _normal_limit(len(common)), int(common.argmax()))]
         if len(moved_effects):
-            moves.append(Move(float(moved_effects.max()), _limit(len(moved_effects)), None))
+            moves.append(Move(float(moved_effects.max()), _normal_limit(len(moved_effects)), None))
         return max(moves, key=lambda one: one.sds / one.limit)
 
     def places(self, cells: Cells) -> tuple[IntArray, NDArray[np.bool_]]:
@@ -178,8 +185,8 @@ def _no_limits(*shape: int) -> FloatArray:
     return limits
 
 
-def _ends(limits: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
-    """Return means and sds, shape (2, 2, ...), that set the lower and upper limit, of those known and another."""
+def _tighten_limits(limits: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
+    """Return the means and sds, shape (2, 2, ...), of the tightest lower and upper limit, with another mean and sd."""
     (low, high), now = limits, np.stack([mean, sd])
     return np.stack(
         [
@@ -189,13 +196,13 @@ def _ends(limits: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
     )
 
 
-def _beyond(limits: FloatArray, mean: FloatArray) -> FloatArray:
+def _sds_beyond_limits(limits: FloatArray, mean: FloatArray) -> FloatArray:
     """Return by how many sds means are beyond those that set the limits."""
     low, high = limits
     return np.asarray(np.maximum((low[0] - mean) / low[1], (mean - high[0]) / high[1]))
 
 
-def _limit(size: int) -> float:
+def _normal_limit(size: int) -> float:
     """Return the limit in sds that the furthest of so many normal variables passes with a probability of `_BEYOND`."""
     return float(-ndtri(0.5 * _BEYOND / size))
 
@@ -328,14 +335,14 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
         )
         return CondensedCells(rows, info, cells, None, notes=(note,))
     seen = cells.seen(dataset)
-    unit = _unit(dataset, columns)
+    unit = _unit_effects(dataset, columns)
     if start is None:
         point = CellPosterior.start(beta, np.diag((_FIRST_SD * unit) ** 2), len(cells), columns)
         begin = [_begin(dataset, cells, point, family, (prior, unit)), point]
     else:
         begin = [start.density(cells, columns)]
     limit = min(SHAPE, TOGETHER / math.sqrt(len(few)))
-    find = partial(centre_of, seen, family=family, priors=(prior, unit), finish=partial(last_pass, seen, few, limit))
+    find = partial(find_centre, seen, family=family, priors=(prior, unit), finish=partial(last_pass, seen, few, limit))
     try:
         about, draft = find(begin[0])
     except (ArithmeticError, np.linalg.LinAlgError):  # a sample of groups may say too little of rare labels
@@ -348,7 +355,7 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
             f"the posterior's centre was not reached, the last step was {about.last:.2g} sds: compare with "
             "all_rows(...) on fewer rows, or give a narrower prior="
         )
-    inside, higher = inside_of(about, draft, few, limit)
+    inside, higher = assemble_cell_rows(about, draft, few, limit)
     within, error = rows_within(seen, about, draft, (inside, higher))
     rows = stack([inside.pseudo, within, inside.kept])
     info = MultilevelInfo(
@@ -390,7 +397,7 @@ def _begin(
         return point
     rows = cells.sample_by_cell(sample)
     start = CellPosterior.start(point.beta, point.prior, len(rows.design.groups[0]), point.columns)
-    near, settled = approach(rows, start, family, priors, nearly=False)
+    near, settled = approach_centre(rows, start, family, priors, nearly=False)
     if not settled:  # the sds of effects that it reached may be far off
         return point
     mean, variance = _first_effects(near, rows.load(), dataset.cells.label_weights, family, priors[1])
@@ -423,7 +430,7 @@ def _first_effects(
     return mean, near.prior * scale[:, :, None] * scale[:, None, :]
 
 
-def _unit(dataset: Dataset, columns: IntArray) -> FloatArray:
+def _unit_effects(dataset: Dataset, columns: IntArray) -> FloatArray:
     """Return the effects in `columns` that move a row of root mean square by 1.
 
     Pseudo-rows of a stream are in units of their own: a column's size is that beside the column of ones.

@@ -3,8 +3,8 @@ r"""Predicted errors of a coreset: its posterior against the full data's, by the
 The draws are weighted independent draws of the coreset's normal approximation, if at least half of them are effective;
 else draws of its posterior by MALA, or with many columns by `batched_hmc`. They are moved to the full data's mode and
 Hessian, where the full data's log-likelihood is needed: it comes from its second-order expansion and a sample of rows
-(`remainder`) if the sample's standard error is below the tolerance, else from a pass over all rows. The same draws then
-judge any other weighted rows too.
+(`laplace.with_remainders`) if the sample's standard error is below the tolerance, else from a pass over all rows. The
+same draws then judge any other weighted rows too.
 
 A pass over all rows also finds the rows that move the log-likelihood over the draws, for a sample that knows the tails.
 

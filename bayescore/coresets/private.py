@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Nearest, check_rows
 from bayescore.clustering.peers import clip_to_ball, laplace, private_k_variates
-from bayescore.coresets.build import check_names, finish
+from bayescore.coresets.build import check_names, make_coreset
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
 from bayescore.data.sources import as_source
@@ -122,12 +122,12 @@ def private_coreset(
             UserWarning,
             stacklevel=2,
         )
-    points, counts = _released(clipped, rows.y, k, radius=R, budget=budget, rng=np.random.default_rng(seed))
+    points, counts = _noisy_centers(clipped, rows.y, k, radius=R, budget=budget, rng=np.random.default_rng(seed))
     cell, sign = np.nonzero(counts > 0)
     if not len(cell):
         raise DataError(f"epsilon={epsilon:g}: noise leaves no cell with a positive count; take a larger epsilon")
     weights = counts[cell, sign].astype(np.float64)
-    return finish(
+    return make_coreset(
         WeightedData(design.transform(points[cell]), (2 * sign - 1).astype(np.int8), weights, np.arange(len(cell))),
         design=design,
         classes=source.classes,
@@ -149,10 +149,10 @@ def private_coreset(
     )
 
 
-def _released(
+def _noisy_centers(
     X: FloatArray, y: LabelArray, k: int, *, radius: float, budget: FloatArray, rng: np.random.Generator
 ) -> tuple[FloatArray, IntArray]:
-    """Return the points of the k cells, shape (k, D), and their noisy counts for each label, shape (k, 2)."""
+    """Return noisy centers of the k cells, shape (k, D), and their noisy counts for each label, shape (k, 2)."""
     seeding = private_k_variates(X, k, epsilon=float(budget[0]), radius=radius, random_state=rng)
     points, _ = clip_to_ball(seeding.centers, radius)
     cell = Nearest(X, np.ones(len(X)), SQUARED_EUCLIDEAN, points).owner

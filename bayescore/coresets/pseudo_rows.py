@@ -175,7 +175,7 @@ _NOTHING = 1e-9  # of the successes and failures together, below which either is
 _FAR = tuple(2.0**k for k in range(4, 60))  # for one that meets the score
 
 
-class Wanted(NamedTuple):
+class TargetDerivatives(NamedTuple):
     """Averaged derivatives along directions, and the variance of v . theta, shape (K,) each."""
 
     score: FloatArray
@@ -183,9 +183,9 @@ class Wanted(NamedTuple):
     fourth: FloatArray
     variance: FloatArray
 
-    def take(self, which: NDArray[Any]) -> "Wanted":
+    def take(self, which: NDArray[Any]) -> "TargetDerivatives":
         """Return those of some directions."""
-        return Wanted(*(value[which] for value in self))
+        return TargetDerivatives(*(value[which] for value in self))
 
 
 class Solved(NamedTuple):
@@ -216,7 +216,7 @@ def _averages_by_side(offset: FloatArray, sd: FloatArray, family: Family) -> tup
 
 
 def _counts(
-    wanted: Wanted, size: FloatArray, offset: FloatArray, family: Family
+    wanted: TargetDerivatives, size: FloatArray, offset: FloatArray, family: Family
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return successes, failures and what the third derivative is over `wanted`, of the shape of `offset`."""
     (s, c, third), (s_, c_, third_) = _averages_by_side(offset, np.sqrt(wanted.variance / size), family)
@@ -226,7 +226,12 @@ def _counts(
 
 
 def solve(
-    wanted: Wanted, family: Family, *, times: float = 1.0, size: FloatArray | None = None, start: Solved | None = None
+    wanted: TargetDerivatives,
+    family: Family,
+    *,
+    times: float = 1.0,
+    size: FloatArray | None = None,
+    start: Solved | None = None,
 ) -> Solved:
     """Return pseudo-rows with the derivatives that are wanted: score and curvature exactly, third where it can be.
 
@@ -264,7 +269,7 @@ def _solved(size: FloatArray, offset: FloatArray, counts: tuple[FloatArray, Floa
     return Solved(size, family.center + offset, np.maximum(a, 0.0), np.maximum(b, 0.0), np.ones(len(size)))
 
 
-def _best_sizes(wanted: Wanted, family: Family, times: float) -> tuple[FloatArray, FloatArray]:
+def _best_sizes(wanted: TargetDerivatives, family: Family, times: float) -> tuple[FloatArray, FloatArray]:
     """Return the D, shape (K,), at which the third derivative is met best, and the offsets there."""
     at_zero = averages(np.full(1, family.center), np.full(1, 0.1), np.ones(1, dtype=np.int8), family)[:, 0]
     flat = max(float(at_zero[3] / at_zero[1]), 1e-3)
@@ -285,7 +290,7 @@ def _best_sizes(wanted: Wanted, family: Family, times: float) -> tuple[FloatArra
     return size, offset
 
 
-def _exponential(wanted: Wanted, size: FloatArray | None, family: Family) -> Solved:
+def _exponential(wanted: TargetDerivatives, size: FloatArray | None, family: Family) -> Solved:
     """Return rows of a count and an exposure; D is `size`, or that which meets the third derivative.
 
     A score below what no events would have is met by a larger D, as other families' rows do.
@@ -305,7 +310,7 @@ def _exponential(wanted: Wanted, size: FloatArray | None, family: Family) -> Sol
     return Solved(size * rate**2, np.full(len(size), family.center), sides[1], sides[-1], sign)
 
 
-def _offsets(wanted: Wanted, size: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:
+def _offsets(wanted: TargetDerivatives, size: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:
     """Return the offset nearest 0 that meets the third derivative, else that which is nearest to it, and the miss.
 
     The miss is 0 where it is met and infinite where the score cannot be.
@@ -313,7 +318,7 @@ def _offsets(wanted: Wanted, size: FloatArray, family: Family) -> tuple[FloatArr
     offset, least, left = np.zeros(len(size)), np.full(len(size), np.inf), np.arange(len(size))
     for reach in _REACHES:  # most have one near 0
         grid, part = _GRID[len(_GRID) // 2 - reach : len(_GRID) // 2 + reach + 1], wanted.take(left)
-        column = Wanted(*(value[:, None] for value in part))
+        column = TargetDerivatives(*(value[:, None] for value in part))
         a, b, over = _counts(column, size[left, None], np.tile(grid, (len(left), 1)), family)
         miss = np.where((a >= 0.0) & (b >= 0.0), np.abs(over), np.inf)
         within = np.isfinite(miss[:, :-1]) & np.isfinite(miss[:, 1:])
@@ -328,13 +333,13 @@ def _offsets(wanted: Wanted, size: FloatArray, family: Family) -> tuple[FloatArr
     return offset, least
 
 
-def _changes_sign(wanted: Wanted, size: FloatArray, low: FloatArray, family: Family) -> NDArray[np.bool_]:
+def _changes_sign(wanted: TargetDerivatives, size: FloatArray, low: FloatArray, family: Family) -> NDArray[np.bool_]:
     """Return whether the third derivative passes the one wanted in a cell of the grid that begins at `low`."""
     at_low, at_high = (_counts(wanted, size, end, family)[2] for end in (low, low + (_GRID[1] - _GRID[0])))
     return np.asarray((at_low <= 0.0) != (at_high <= 0.0))
 
 
-def _crossing(wanted: Wanted, size: FloatArray, low: FloatArray, family: Family) -> FloatArray:
+def _crossing(wanted: TargetDerivatives, size: FloatArray, low: FloatArray, family: Family) -> FloatArray:
     """Return where the third derivative is the one wanted, within the cell of the grid that begins at `low`.
 
     By regula falsi, with Illinois' halving of an end that stays.

@@ -135,7 +135,7 @@ def widest_margin(unit: FloatArray, error: FloatArray) -> FloatArray | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Against:
+class Contradictions:
     """The rows that contradict a direction, the worst `CUTS` of them with their margins, and the rows on its plane."""
 
     n_rows: int
@@ -143,26 +143,28 @@ class Against:
     worst: WeightedData
     margins: FloatArray
 
-    def merged(self, other: "Against") -> "Against":
+    def merged(self, other: "Contradictions") -> "Contradictions":
         """Return the sum over two sets of rows."""
         margins = np.concatenate([self.margins, other.margins])
         order = np.argsort(margins, kind="stable")[:CUTS]
         worst = stack([self.worst, other.worst]).take(order)
-        return Against(self.n_rows + other.n_rows, self.n_on_plane + other.n_on_plane, worst, margins[order])
+        return Contradictions(self.n_rows + other.n_rows, self.n_on_plane + other.n_on_plane, worst, margins[order])
 
 
-def against(dataset: Dataset, white: RowWhitening, direction: FloatArray, *, strict: bool) -> Against:
+def find_contradictions(
+    dataset: Dataset, white: RowWhitening, direction: FloatArray, *, strict: bool
+) -> Contradictions:
     """Find the rows on the wrong side of a direction, or if `strict` on its hyperplane; one pass."""
     normal, size = white.basis @ direction, np.abs(white.basis).sum(axis=1)
 
-    def one(_: int, block: WeightedData) -> Against:
+    def one(_: int, block: WeightedData) -> Contradictions:
         margins, error = _margins(block.X, block.y, white.basis, normal, size)
         reach = TOLERANCE + error
         wrong = np.flatnonzero(margins <= reach if strict else margins < -reach)
         worst = wrong[np.argsort(margins[wrong], kind="stable")[:CUTS]]
-        return Against(len(wrong), int((np.abs(margins) <= reach).sum()), block.take(worst), margins[worst])
+        return Contradictions(len(wrong), int((np.abs(margins) <= reach).sum()), block.take(worst), margins[worst])
 
-    return reduce(Against.merged, dataset.map(one, "trying the direction"))
+    return reduce(Contradictions.merged, dataset.map(one, "trying the direction"))
 
 
 def warn_if_completely_separated(dataset: Dataset, rows: WeightedData) -> bool:
@@ -176,12 +178,12 @@ def warn_if_completely_separated(dataset: Dataset, rows: WeightedData) -> bool:
     few = rows.take(slice(None, None, -(-len(rows) // (500 + 5 * rows.n_features))))  # few enough to be fast
     sure = False
     with one_blas_thread():
-        parted = parting(few)
+        parted = find_strict_separation(few)
         if parted is not None and dataset.rereadable:
             white, direction = parted
-            wrong = against(dataset, white, direction, strict=True)
+            wrong = find_contradictions(dataset, white, direction, strict=True)
             sure = wrong.n_rows == 0
-            parted = parted if sure else parting(stack([few, wrong.worst]))
+            parted = parted if sure else find_strict_separation(stack([few, wrong.worst]))
     if parted is None:
         return False
     which = f"all {dataset.scan.n_rows:,}" if sure else f"{len(few):,} of the coreset's"
@@ -194,8 +196,8 @@ def warn_if_completely_separated(dataset: Dataset, rows: WeightedData) -> bool:
     return True
 
 
-def parting(rows: WeightedData) -> tuple[RowWhitening, FloatArray] | None:
-    """Return coordinates, and in them a direction, shape (r,), with z . direction > 0 in all rows; None if none."""
+def find_strict_separation(rows: WeightedData) -> tuple[RowWhitening, FloatArray] | None:
+    """Return a whitening, and in it a direction, shape (r,), with z . direction > 0 in all rows; None if not found."""
     if _balanced(rows.Z):
         return None
     white = whitening(block_factor(rows))
@@ -341,7 +343,7 @@ def warn_if_separable(rows: WeightedData, dataset: Dataset | None = None, seed: 
         white = whitening(block_factor(rows))
         try:
             if dataset is None:
-                direction = separating(rows, white)
+                direction = find_separation(rows, white)
             else:
                 if white.rank < rows.n_features:
                     white = data_whitening(dataset)
@@ -400,34 +402,34 @@ def separate(dataset: Dataset, rows: WeightedData, white: RowWhitening) -> tuple
     """Answer for all rows of `dataset`, by cutting planes from `rows`, which span them; return the rows used too."""
     n_rows = dataset.scan.n_rows
     while True:
-        separated = separating(rows, white)
+        separated = find_separation(rows, white)
         if separated is None:
             return Separability("overlap", None, (), n_rows, 0, len(rows), dataset.n_passes), rows
         direction, complete = separated
-        wrong = against(dataset, white, direction, strict=complete)
+        wrong = find_contradictions(dataset, white, direction, strict=complete)
         if wrong.n_rows == 0:
             kind: Kind = "complete separation" if complete else "quasi-complete separation"
             beta = white.basis @ direction
-            columns = _carrying(beta, white, dataset.design.names)
+            columns = _main_columns(beta, white, dataset.design.names)
             answer = Separability(kind, beta, columns, n_rows, wrong.n_on_plane, len(rows), dataset.n_passes)
             return answer, rows
         rows = stack([rows, wrong.worst])
 
 
-def separating(rows: WeightedData, white: RowWhitening) -> tuple[FloatArray, bool] | None:
+def find_separation(rows: WeightedData, white: RowWhitening) -> tuple[FloatArray, bool] | None:
     """Return a direction, in coordinates of `white`, that separates `rows`, and whether completely; None if none."""
     unit, error = unit_rows(rows, white)
     direction = widest_margin(unit, error)
     if direction is None:
         return None
-    # a shade stricter than `against`: rows once tried do not contradict again, so that cutting planes come to an end
+    # a shade stricter than `find_contradictions`: rows once tried do not contradict again, so that cutting planes end
     margins = unit @ direction
     if (margins + error).min() < -0.99 * TOLERANCE:
         return None
     return direction, bool((margins - error).min() > 1.01 * TOLERANCE)
 
 
-def _carrying(beta: FloatArray, white: RowWhitening, names: tuple[str, ...]) -> tuple[str, ...]:
+def _main_columns(beta: FloatArray, white: RowWhitening, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of the columns with a part in `beta` beyond rounding, the largest part first."""
     part = np.abs(np.divide(beta, white.scale, out=np.zeros_like(beta), where=white.scale > 0.0))
     order = np.argsort(-part, kind="stable")
@@ -515,7 +517,7 @@ def mu_complexity(
         sample = stack([sample, rows.take(~np.isin(rows.index, sample.index))])
         directions = local_maxima(sample, white, rng)
         parts = dataset.map(
-            lambda _, block: two_sides(block.Z @ white.basis, block.weights, directions),
+            lambda _, block: side_sums(block.Z @ white.basis, block.weights, directions),
             "mu over all rows",
             canonical=True,
         )
@@ -524,8 +526,8 @@ def mu_complexity(
     return Complexity(float(right[best] / left[best]), white.basis @ directions[:, best], answer, dataset.n_passes)
 
 
-def two_sides(rows: FloatArray, weights: FloatArray, directions: FloatArray) -> FloatArray:
-    """Return sum w (z . direction)^2 over each side's rows, the right side first, shape (2, K)."""
+def side_sums(rows: FloatArray, weights: FloatArray, directions: FloatArray) -> FloatArray:
+    """Return sum w (z . direction)^2 over the rows with z . direction > 0, and over the others, shape (2, K)."""
     eta = rows @ directions
     return np.stack([weights @ np.maximum(eta, 0.0) ** 2, weights @ np.minimum(eta, 0.0) ** 2])
 
@@ -544,7 +546,7 @@ def local_maxima(data: WeightedData, white: RowWhitening, rng: np.random.Generat
         ]
     )
     candidates = np.column_stack([candidates, -candidates])
-    right, left = two_sides(rows, weights, candidates)
+    right, left = side_sums(rows, weights, candidates)
     best = np.argsort(left / right, kind="stable")[:STARTS]
 
     def objective(direction: FloatArray) -> tuple[float, FloatArray]:

@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from bayescore.compiled import one_blas_thread
-from bayescore.coresets.build import check_names, finish_stream, sought_family, warn_if_groups_ignored
+from bayescore.coresets.build import check_names, make_stream_coreset, resolve_family, warn_if_groups_ignored
 from bayescore.coresets.calibrated import WEAK
 from bayescore.coresets.checks import warn_of_dependent_columns
 from bayescore.coresets.method import (
@@ -153,7 +153,7 @@ class StreamingCoreset:
         if size is None and method.takes_size:
             raise TypeError(f"size is missing: method={method.name!r} keeps so many rows")
         self.size = None if size is None else check_integer(size, "size", low=1)
-        sought = sought_family(family, design, (roles or {}).get("exposure"))
+        sought = resolve_family(family, design, (roles or {}).get("exposure"))
         self.family = sought.name
         self.random_state = check_seed(random_state)
         if not isinstance(intercept, bool | np.bool_):
@@ -279,7 +279,7 @@ class StreamingCoreset:
             warn(built.caution)
         if self._method.needs_overlap:
             warn_if_separable(built.rows)
-        core = finish_stream(
+        core = make_stream_coreset(
             built.rows,
             facts,
             self._design,

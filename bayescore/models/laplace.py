@@ -275,7 +275,7 @@ _STRETCH = 512  # rows of a product that stays in the cache
 
 
 class RowScores(NamedTuple):
-    """Scores of rows, shape (n,): g, h, the reach (`remainder`), and w l''' abs(xL)^2 / 2, the pull per unit of xL."""
+    """Scores of rows, shape (n,): g, h, reach (`with_remainders`), and w l''' abs(xL)^2 / 2, pull per unit of xL."""
 
     g: FloatArray
     h: FloatArray

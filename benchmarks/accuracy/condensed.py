@@ -26,7 +26,7 @@ import numpy as np
 import bayescore as bc
 from bayescore.compiled import one_blas_thread
 from bayescore.coresets.calibrated import TOLERANCE
-from bayescore.coresets.condensed import SHORTER, Unmoved, converged, largest
+from bayescore.coresets.condensed import SHORTER, SharedDrawsPosterior, largest, nearest_normal
 from bayescore.coresets.predicted_error import draw_base
 from bayescore.datasets import binary10
 from bayescore.families.family import check_family
@@ -100,7 +100,7 @@ def study(name: str, trials: int) -> dict[str, Any]:
     expansion = Expansion(
         likelihood, full.beta, likelihood_terms(full.beta, data, likelihood), data, np.ones(len(data))
     )
-    problem = Unmoved(likelihood, PRIOR, expansion, converged(core, start, PRIOR, SHORTER) or start)
+    problem = SharedDrawsPosterior(likelihood, PRIOR, expansion, nearest_normal(core, start, PRIOR, SHORTER) or start)
     with one_blas_thread():
         base = draw_base(problem, core, 99)
         prior = problem.log_prior(base.draws) - base.log_density

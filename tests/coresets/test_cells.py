@@ -9,7 +9,7 @@ import pytest
 import bayescore as bc
 from bayescore.coresets import cells as cells_of_rows
 from bayescore.coresets import multilevel as rooms
-from bayescore.coresets.cell_centre import Points, centre_of
+from bayescore.coresets.cell_centre import CellNodes, find_centre
 from bayescore.coresets.cell_rows import directions_of
 from bayescore.coresets.cells import CellPosterior, Cells, sums_of, sums_of_rows
 from bayescore.coresets.multilevel import flat_mode
@@ -38,7 +38,7 @@ def density(dataset, family):
     beta, prior = flat_mode(dataset, check_family(family), PRIOR), 0.25 * np.eye(len(columns))  # as a build begins
     seen, start = cells.seen(dataset), CellPosterior.start(beta, prior, len(cells), columns)
     rows = seen.load()
-    found, _ = centre_of(
+    found, _ = find_centre(
         seen,
         start,
         check_family(family),
@@ -127,7 +127,7 @@ def test_pseudo_rows_give_effects_the_moments_of_all_rows(family):
     dataset, rows, _ = condensed(frame, f"y ~ w + x + z + {SLOPES}", family)
     cells, seen, at = density(dataset, family)
     assert (cells.codes[:, 0] == np.arange(10)).all()  # of one factor a cell is a level
-    points = Points.of(at, check_family(family))
+    points = CellNodes.of(at, check_family(family))
     (full, values), own = points.look(seen), sums_of_rows(rows, at, points.family)
     shares, own_shares = points.shares(values), points.shares(points.values_of(rows))
     (mean, precision), (own_mean, own_precision) = points.moments(shares), points.moments(own_shares)
@@ -170,9 +170,9 @@ def test_few_rows_with_a_large_sd_say_of_beta_what_they_say_with_effects_integra
     full = curvature(dataset.load())
     assert len(rows) < 0.7 * len(frame)
     assert abs(curvature(rows) / full - 1.0) < 0.04
-    whole = Points.total
+    whole = CellNodes.total
     flat = lambda self, parts: whole(self, parts)._replace(information=np.zeros((2, 2)))  # noqa: E731
-    monkeypatch.setattr(Points, "total", flat)
+    monkeypatch.setattr(CellNodes, "total", flat)
     assert curvature(condensed(frame, "y ~ month + (1 | g)", "logistic")[1]) / full > 1.06
 
 
@@ -285,7 +285,9 @@ def test_cells_by_a_table_are_those_of_a_search(sizes, monkeypatch):
     )
 
     def cells():
-        design = cells_of_rows.Celled(("a",), base=Design(("a",)), keys=cells_of_rows.key_of(codes, sizes), sizes=sizes)
+        design = cells_of_rows.CellDesign(
+            ("a",), base=Design(("a",)), keys=cells_of_rows.key_of(codes, sizes), sizes=sizes
+        )
         return design.rows(block).group[:, 0].tolist()
 
     assert cells() == [*range(len(codes)), NO_GROUP]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.separation import parting, separability
+from bayescore.coresets.separation import find_strict_separation, separability
 from bayescore.types import WeightedData
 
 COMPLETE = r"^the labels are completely separated: a hyperplane has all [\d,]+ rows on the sides of their labels"
@@ -76,7 +76,7 @@ def test_a_subsample_that_is_separated_says_nothing_of_rows_that_are_not():
     X, y = separated(20_000)
     y[:3] ^= True  # rows that a small subsample misses
     core = quiet(bc.build_coreset, X, y, method="uniform", size=100, intercept=True, random_state=0)
-    assert parting(core) is not None
+    assert find_strict_separation(core) is not None
 
 
 def test_where_a_pass_does_not_tell_the_warning_says_so():
@@ -104,7 +104,7 @@ def test_it_agrees_with_the_linear_program(kind):
             continue
         w = 10.0 ** rng.uniform(-3, 3, n)
         expected = separability(X, y, progressbar=False).kind
-        found = parting(WeightedData(X, y, w, np.arange(n)))
+        found = find_strict_separation(WeightedData(X, y, w, np.arange(n)))
         assert (found is not None) == (expected == "complete separation"), (kind, seed)
         if found is not None:
             white, direction = found

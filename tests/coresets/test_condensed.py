@@ -8,7 +8,15 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.condensed import WHOLE, Condensate, Condensation, Search, converged, gap, largest
+from bayescore.coresets.condensed import (
+    WHOLE,
+    Condensation,
+    CondensedRows,
+    SizeSearch,
+    largest,
+    largest_difference,
+    nearest_normal,
+)
 from bayescore.coresets.pilot import Shares
 from bayescore.coresets.pseudo_rows import GaussianDensity
 from bayescore.data.dataset import open_rows
@@ -237,10 +245,10 @@ def test_sizes_between_are_not_tried_where_the_first_is_far_off(errors, sizes, m
         tried.append(n_kept)
         steps.append(len(self.shares))
         change = 0.0 if len(self.shares) == 1 else -0.05 if n_kept else 0.05  # larger at the first size, then smaller
-        return Condensate(None, n_kept, Errors(errors[sizes.index(n_kept)] + change, 0.0, 0.0))
+        return CondensedRows(None, n_kept, Errors(errors[sizes.index(n_kept)] + change, 0.0, 0.0))
 
-    monkeypatch.setattr(Search, "_tried", one)
-    found, moves = Search(None, PRIOR, 0.05, 0).over(_Found(), [0, 1, 3, 5])
+    monkeypatch.setattr(SizeSearch, "_tried", one)
+    found, moves = SizeSearch(None, PRIOR, 0.05, 0).over(_Found(), [0, 1, 3, 5])
     assert (tried, moves) == (sizes + sizes[:2], 0)
     assert steps == [1] * len(sizes) + [3] * 2
     assert [one.errors.mean for one in found] == pytest.approx([errors[0], errors[1] - 0.05, *errors[2:]])
@@ -253,7 +261,7 @@ def test_sds_and_correlations_are_held_to_less_than_means():
 
 def test_a_posterior_far_off_by_the_sample_is_not_passed_over(monkeypatch):
     """Where all count as far off, a doubtful posterior costs no pass."""
-    monkeypatch.setattr("bayescore.coresets.condensed._far", lambda *_: True)
+    monkeypatch.setattr("bayescore.coresets.condensed._far_from_normal", lambda *_: True)
     passes = []
     for limit in (1.0, -1.0):
         monkeypatch.setattr("bayescore.coresets.condensed.LOST", limit)
@@ -301,14 +309,14 @@ def test_pseudo_rows_are_not_taken_for_rows(tmp_path):
 def test_the_nearest_normal_density_is_a_fixed_point(family):
     data = whole(*make(family=family), family=family)
     found, mode = condensation(data, family)
-    near = converged(data, found.density.at, PRIOR)
+    near = nearest_normal(data, found.density.at, PRIOR)
     terms = GaussianDensity(near).terms(data)
     np.testing.assert_allclose(near.factor.T @ (terms.gradient - near.theta / 16.0), 0.0, atol=1e-5)
     precision = terms.precision + np.eye(D) / 16.0
     np.testing.assert_allclose(near.factor.T @ precision @ near.factor, np.eye(D), atol=1e-5)
     assert np.abs((near.theta - mode.beta) / mode.sd).max() > 0.05
-    assert gap(near, converged(data, near, PRIOR)) < 1e-5
-    assert gap(found.density.at, near) > 0.05
+    assert largest_difference(near, nearest_normal(data, near, PRIOR)) < 1e-5
+    assert largest_difference(found.density.at, near) > 0.05
 
 
 @pytest.mark.slow

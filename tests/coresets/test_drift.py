@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.drift import Carried, errors_at, joined, missed_by, mode_error, scale_at, score_covariance
+from bayescore.coresets.drift import (
+    CarriedError,
+    add_by_anchor,
+    errors_at,
+    mode_error,
+    scale_at,
+    score_covariance,
+    score_error_of_rows,
+)
 from bayescore.families.family import FAMILIES
 from bayescore.priors import Normal
 from bayescore.types import WeightedData, stack
@@ -23,7 +31,7 @@ def psd(seed):
 
 
 def test_the_mode_s_error_is_two_sds_of_the_worst_coordinate():
-    precision, parts = psd(1) + np.eye(3), [Carried(A, THETA, psd(2)), Carried(THETA, THETA, psd(3))]
+    precision, parts = psd(1) + np.eye(3), [CarriedError(A, THETA, psd(2)), CarriedError(THETA, THETA, psd(3))]
     inverse = np.linalg.inv(precision)
     draws = np.random.default_rng(5).multivariate_normal(np.zeros(3), psd(2) + psd(3), 400_000) @ inverse
     sds = draws.std(axis=0) / np.sqrt(np.diagonal(inverse))
@@ -32,7 +40,9 @@ def test_the_mode_s_error_is_two_sds_of_the_worst_coordinate():
 
 
 def test_errors_of_one_anchor_add_up():
-    first, second = joined([Carried(A, THETA, psd(1)), Carried(THETA, THETA, psd(2)), Carried(A.copy(), THETA, psd(3))])
+    first, second = add_by_anchor(
+        [CarriedError(A, THETA, psd(1)), CarriedError(THETA, THETA, psd(2)), CarriedError(A.copy(), THETA, psd(3))]
+    )
     np.testing.assert_allclose(first.covariance, psd(1) + psd(3))
     np.testing.assert_array_equal(second.covariance, psd(2))
 
@@ -57,8 +67,8 @@ def test_copies_say_nothing_and_few_rows_too_little():
 
 def test_a_node_s_errors_are_its_own_share_and_what_it_carries():
     own = score_covariance(ROWS, A, THETA, LINK, PRIOR)
-    carried = Carried(THETA, A, psd(6))
-    missed, scale = missed_by(ROWS, LINK, PRIOR), scale_at(ROWS, THETA, LINK, PRIOR)[0].factor
+    carried = CarriedError(THETA, A, psd(6))
+    missed, scale = score_error_of_rows(ROWS, LINK, PRIOR), scale_at(ROWS, THETA, LINK, PRIOR)[0].factor
     [mine, before] = errors_at(THETA, A, 0.5, [carried], missed=missed, scale=scale)
     np.testing.assert_array_equal(mine.covariance, 0.5 * own)
     growth = before.covariance / carried.covariance

@@ -13,7 +13,7 @@ import bayescore as bc
 from bayescore.coresets import cell_centre, cell_rows, cells
 from bayescore.coresets import multilevel as condense
 from bayescore.coresets.build import build_dataset
-from bayescore.coresets.cell_centre import Integrated, Points
+from bayescore.coresets.cell_centre import CellNodes, Integrated
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.data.dataset import Dataset, joined
 from bayescore.data.open import open_designed, open_in
@@ -54,14 +54,14 @@ def without_averages():
             (cells, "_variances_of_beta", lambda gap, *_: np.zeros(len(gap))),
             (cells, "_add_variances", lambda *_: None),
             (cell_centre, "_MAX_TURNS", 1),
-            (cell_centre, "_by_quadrature", lambda found: (found.sums, found.points.at)),
-            (cell_centre, "_by_series", lambda sums, at, *_: (sums, at)),
+            (cell_centre, "_sums_by_quadrature", lambda found: (found.sums, found.points.at)),
+            (cell_centre, "_sums_by_series", lambda sums, at, *_: (sums, at)),
             (cell_rows, "_ROUNDS", 1),
             (condense, "SHAPE", np.inf),
             (condense, "TOGETHER", np.inf),
         ):
             stack.enter_context(patch.object(target, name, value))
-        stack.enter_context(patch.object(Points, "total", nothing))
+        stack.enter_context(patch.object(CellNodes, "total", nothing))
         yield
 
 
@@ -448,7 +448,7 @@ def test_a_search_that_does_not_end_in_the_sample_begins_elsewhere(monkeypatch):
         at, _ = whole(*given, **options)
         return replace(at, beta=at.beta + 50.0, prior=400.0 * at.prior), False
 
-    monkeypatch.setattr(condense, "approach", far)
+    monkeypatch.setattr(condense, "approach_centre", far)
     digest = bc.build_coreset(rows, **how).rows_digest
     monkeypatch.setattr(cells, "_LEAST_SAMPLE", len(rows))  # none
     assert bc.build_coreset(rows, **how).rows_digest == digest
@@ -481,7 +481,7 @@ def test_where_a_sample_of_groups_leads_nowhere_the_search_begins_without_it(err
             raise error
         return find(dataset, start, **asked)
 
-    monkeypatch.setattr(condense, "centre_of", fails_once)
+    monkeypatch.setattr(condense, "find_centre", fails_once)
     again = bc.build_coreset(frame, **told)
     assert [start.from_sample for start in starts] == [True, False]
     assert len(again) == len(usual)

@@ -6,7 +6,7 @@ from scipy import linalg
 from scipy.stats import ortho_group
 
 from bayescore.coresets import pseudo_rows
-from bayescore.coresets.pseudo_rows import Wanted, as_rows, averages, diagonalising, root_of, solve
+from bayescore.coresets.pseudo_rows import TargetDerivatives, as_rows, averages, diagonalising, root_of, solve
 from bayescore.families.family import check_family
 from bayescore.models.laplace import factor_of_inverse
 from bayescore.types import WeightedData
@@ -74,7 +74,7 @@ def derivatives(rows, along, sd, family):
 
 @pytest.mark.parametrize("family", LINKS)
 def test_pseudo_rows_have_the_derivatives_that_are_wanted(family):
-    wanted = Wanted(*np.array([
+    wanted = TargetDerivatives(*np.array([
         [0.0, 0.1, -0.4, 2.0, 0.0],
         [0.0, 0.05, -0.3, 0.2, 1e-9],
         [0.01, 0.02, 0.05, -0.01, 0.0],
@@ -97,7 +97,7 @@ def test_pseudo_rows_have_the_derivatives_that_are_wanted(family):
 
 @pytest.mark.parametrize("family", LINKS)
 def test_a_score_that_no_skewed_row_can_have_is_met_before_the_third_derivative(family):
-    solved = solve(Wanted(*(np.array([value]) for value in (50.0, 0.8, 0.5, 1.0))), check_family(family))
+    solved = solve(TargetDerivatives(*(np.array([value]) for value in (50.0, 0.8, 0.5, 1.0))), check_family(family))
     rows = as_rows(np.eye(1), np.zeros(1), solved)
     sd = np.full(len(rows), np.sqrt(1.0 / solved.size[0]))
     score, curvature, third, _ = derivatives(rows, np.ones(1), sd, family)
@@ -108,7 +108,9 @@ def test_a_score_that_no_skewed_row_can_have_is_met_before_the_third_derivative(
 
 def test_rows_are_centred_where_they_were_solved():
     center = np.array([3.0, -1.0])
-    solved = solve(Wanted(np.zeros(2), np.array([0.1, -0.1]), np.full(2, 0.01), np.ones(2)), check_family("logistic"))
+    solved = solve(
+        TargetDerivatives(np.zeros(2), np.array([0.1, -0.1]), np.full(2, 0.01), np.ones(2)), check_family("logistic")
+    )
     rows = as_rows(np.eye(2), center, solved)
     np.testing.assert_allclose(rows.X @ center + rows.offset, np.repeat(solved.offset, 2))
 
@@ -117,7 +119,7 @@ def test_rows_are_centred_where_they_were_solved():
 def test_offsets_are_those_that_the_whole_grid_finds(family, monkeypatch):
     """Sought from the middle of the grid out, and by the mirror image of one side where links are symmetric."""
     rng = np.random.default_rng(0)
-    wanted = Wanted(*rng.normal(size=(3, 300)) * [[1.0], [0.3], [0.1]], 0.3 * rng.random(300))
+    wanted = TargetDerivatives(*rng.normal(size=(3, 300)) * [[1.0], [0.3], [0.1]], 0.3 * rng.random(300))
     solved = solve(wanted, check_family(family))
     monkeypatch.setattr(pseudo_rows, "_REACHES", pseudo_rows._REACHES[-1:])
     monkeypatch.setattr(type(check_family(family)), "symmetric", False)
@@ -130,7 +132,7 @@ def test_pseudo_rows_near_others_have_the_derivatives_that_are_wanted(family):
     """They keep the others' D, and are sought about their offsets, anew where these will not do."""
     rng, family = np.random.default_rng(0), check_family(family)
     score, third, fourth = 0.3 * rng.normal(size=300), rng.uniform(-0.2, 0.2, 300), rng.uniform(0.02, 0.04, 300)
-    wanted = Wanted(score, third, fourth, rng.uniform(0.5, 0.8, 300))
+    wanted = TargetDerivatives(score, third, fourth, rng.uniform(0.5, 0.8, 300))
     first = solve(wanted, family)
     moved = wanted._replace(score=wanted.score + 0.01, third=1.02 * wanted.third)
     solved = solve(moved, family, start=first)

@@ -115,7 +115,7 @@ def test_margins_are_those_of_rows_at_unit_length():
     source = as_source(WeightedData(X, rows.y, rows.weights, rows.index))
     white, direction = whitening(data_factor(Dataset(source))), rng.uniform(-1.0, 1.0, 5)
     unit, error = separation.unit_rows(next(iter(source.blocks())), white)
-    found = separation.against(Dataset(source), white, direction, strict=False)
+    found = separation.find_contradictions(Dataset(source), white, direction, strict=False)
     margins = unit @ direction
     wrong = np.flatnonzero(margins < -separation.TOLERANCE - error)
     assert found.n_rows == len(wrong)

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from bayescore import build_coreset, find_map
 from bayescore.coresets import separation as hyperplane
 from bayescore.coresets.scores import block_factor, whitening
-from bayescore.coresets.separation import TOLERANCE, against, first_rows, separability, separate, unit_rows
+from bayescore.coresets.separation import TOLERANCE, find_contradictions, first_rows, separability, separate, unit_rows
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.families.family import FAMILIES
@@ -187,7 +187,7 @@ def test_rows_against_a_direction_are_all_found_and_the_worst_come_back(monkeypa
     white = whitening(block_factor(rows))
     direction = np.eye(white.rank)[0]
     margins = unit_rows(rows, white)[0] @ direction
-    found = against(Dataset(as_source(rows)), white, direction, strict=False)
+    found = find_contradictions(Dataset(as_source(rows)), white, direction, strict=False)
     assert found.n_rows == (margins < -TOLERANCE).sum()
     np.testing.assert_array_equal(found.worst.index, np.argsort(margins, kind="stable")[:20])
 

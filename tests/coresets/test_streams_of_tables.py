@@ -1,6 +1,6 @@
 """Streams by a formula: tables block by block, with text and groups, as one build of all rows; input that is refused.
 
-Posteriors are compared by the normal density nearest each (`cells.settle`), to 1e-3 sds, so that nothing is random.
+Posteriors are compared by the normal density nearest each (`find_centre`), to 1e-3 sds, so that nothing is random.
 """
 
 import re
@@ -63,7 +63,7 @@ def centre(rows, design, family):
     cells, columns = Cells.of(data), multilevel.columns_of(data.design)
     unit = np.ones(len(columns))
     start = CellPosterior.start(np.zeros(data.n_features), 0.25 * np.eye(len(columns)), len(cells), columns)
-    found, _ = cell_centre.centre_of(
+    found, _ = cell_centre.find_centre(
         cells.seen(data),
         start,
         FAMILIES[family],

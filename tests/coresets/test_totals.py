@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration import CURVATURE, LEVEL, Totals, rows_for_all
+from bayescore.coresets.calibration import CURVATURE, LEVEL, Totals, rows_for_hessian
 from bayescore.families.family import FAMILIES
 from bayescore.models.laplace import LaplaceApproximation, find_mode
 from bayescore.models.posterior import likelihood_terms, posterior
@@ -38,7 +38,7 @@ def test_the_shares_of_all_rows_add_up_to_the_totals(family):
 
 def test_sizes_of_the_groups_and_what_they_count():
     rows, white, part = problem("logistic")
-    least = rows_for_all(D)
+    least = rows_for_hessian(D)
     assert least == 33  # of 10 + 3 x 4 + 1 totals
     for n_rows, n_forms in ((least - 1, 0), (least, D * (D + 1) // 2)):
         totals = Totals.at(white, part, n_rows)

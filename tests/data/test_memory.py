@@ -145,7 +145,7 @@ def test_cells_are_merged_during_the_pass(monkeypatch):
     monkeypatch.setattr(cells, "_LEAST_WAITING", 1000)
     rng = np.random.default_rng(5)
     blocks = [rng.integers(700, size=1000) for _ in range(200)]
-    counter = cells._Counter()
+    counter = cells._CellCounter()
 
     def count():
         for block in blocks:
