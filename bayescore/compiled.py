@@ -216,7 +216,7 @@ class _Functions(AttributeTemplate):
 
 
 @lower_getattr_generic(CompiledArgument)
-def _get(context: Any, _builder: Any, _type: CompiledArgument, _value: Any, _name: str) -> Any:
+def _dummy_value(context: Any, _builder: Any, _type: CompiledArgument, _value: Any, _name: str) -> Any:
     return context.get_dummy_value()
 
 
@@ -333,7 +333,7 @@ class _TableFunctions(AttributeTemplate):
 
 @cache
 def _template(name: str) -> type[AbstractTemplate]:
-    """Return what types a call of the function `name` of a table, and have it written as `_call` does."""
+    """Return what types a call of the function `name` of a table, and have it written as `_write_call` does."""
 
     class Template(AbstractTemplate):
         key = f"FunctionTable.{name}"
@@ -346,12 +346,12 @@ def _template(name: str) -> type[AbstractTemplate]:
                 raise TypingError(f"{name} takes {expected.args}, and here is called with {given}")
             return signature(expected.return_type, *given, recvr=self.this)
 
-    lower_builtin(Template.key, FunctionTable, types.VarArg(types.Any))(partial(_call, name))
+    lower_builtin(Template.key, FunctionTable, types.VarArg(types.Any))(partial(_write_call, name))
     return Template
 
 
-def _call(name: str, context: Any, builder: Any, given: Any, values: Any) -> Any:
-    """Write a call by address."""
+def _write_call(name: str, context: Any, builder: Any, given: Any, values: Any) -> Any:
+    """Write a call of the function `name` of a table by its address."""
     table = given.args[0]
     returned = table.functions[name].return_type
     made = cgutils.create_struct_proxy(table)(context, builder, value=values[0])

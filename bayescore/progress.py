@@ -42,7 +42,7 @@ class Pace:
 
 
 @dataclass(eq=False)
-class _StepShown:
+class _StepUnderWay:
     """A step under way: its display, about how many passes are to come in it, and whether it has said how long."""
 
     display: Progress
@@ -52,7 +52,7 @@ class _StepShown:
     said: bool = False
 
 
-_STEP: ContextVar[_StepShown | None] = ContextVar("step", default=None)
+_STEP: ContextVar[_StepUnderWay | None] = ContextVar("step", default=None)
 
 
 class _Done(ProgressColumn):
@@ -171,7 +171,7 @@ def step(
     """
     with _display(enabled) as display:
         task = display.add_task(description, total=None)
-        before = _STEP.set(_StepShown(display, description, passes, pace or Pace()))
+        before = _STEP.set(_StepUnderWay(display, description, passes, pace or Pace()))
         try:
             yield lambda text: display.update(task, description=text)
         finally:

@@ -26,23 +26,23 @@ _COLUMNS = 20  # pandas' default, where there is no terminal
 _ROWS = 1000  # more than a terminal has lines
 
 
-def short(number: float) -> str:
+def to_four_digits(number: float) -> str:
     """Return a number to four significant digits, or to its whole part where that has more.
 
-    >>> short(0.0123456), short(-2.3216), short(41234.5)
+    >>> to_four_digits(0.0123456), to_four_digits(-2.3216), to_four_digits(41234.5)
     ('0.01235', '-2.322', '41,234')
     """
     return f"{number:,.0f}" if 1e4 <= abs(number) < _LARGEST else f"{number:.4g}"
 
 
 def to_digits_of(number: float, sd: float) -> str:
-    """Return a number to the place of the second significant digit of an sd; by `short` if there is no sd.
+    """Return a number to the place of the second significant digit of an sd; by `to_four_digits` if there is no sd.
 
     >>> to_digits_of(-3.91691, 0.06854), to_digits_of(0.030663, 0.0004479), to_digits_of(123456.7, 1234.5)
     ('-3.917', '0.03066', '123,457')
     """
     if not (math.isfinite(number) and math.isfinite(sd) and sd > 0.0):
-        return short(number)
+        return to_four_digits(number)
     decimals = 1 - int(f"{sd:.1e}".partition("e")[2])
     if number == 0.0 and decimals > _MOST_DECIMALS:
         return "0"
@@ -62,9 +62,9 @@ def _format_of(column: str, values: FloatArray) -> Callable[[float], str]:
         return lambda value: f"{value:.{3 if value > MAX_RHAT else 2}f}"
     sizes = np.abs(values[np.isfinite(values) & (values != 0.0)])
     if not len(sizes) or not 1e-4 <= sizes.max() < 1e4:
-        return short
+        return to_four_digits
     if _OF_DRAWS.fullmatch(column) and sizes.max() > _ALIKE * sizes.min():
-        return short
+        return to_four_digits
     decimals = 3 - math.floor(math.log10(sizes.max()))
     while decimals > 0 and all(float(f"{size:.{decimals - 1}f}") == float(f"{size:.{decimals}f}") for size in sizes):
         decimals -= 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import bayescore as bc
-from bayescore.priors.groups import autoscaled, log_sigma_terms
+from bayescore.priors.groups import autoscaled_prior, log_sigma_terms
 from bayescore.types import FloatArray
 
 NODES = 45, 151  # of log sd and log sigma
@@ -33,7 +33,7 @@ class Exact:
     ) -> "Exact":
         """Return those of all rows, under the default priors or given ones."""
         if prior is None:
-            default = autoscaled(rows)
+            default = autoscaled_prior(rows)
             prior = np.array(default.mu), np.array(default.sigma)
         X, r = rows.X, -rows.offset - rows.X @ prior[0]
         codes, G = np.zeros(len(X), dtype=int), 0

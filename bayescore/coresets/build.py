@@ -28,14 +28,14 @@ from bayescore.data.open import DesignedIntake, open_designed, open_in
 from bayescore.data.passes import Comoments
 from bayescore.data.responses import PAIRED
 from bayescore.families import Family
-from bayescore.families.family import Sized, check_exposure, check_family, lacking
+from bayescore.families.family import Sized, check_exposure, check_family, missing_number_message
 from bayescore.families.normal import Gaussian
 from bayescore.models.modes import smooth_mode
 from bayescore.models.normal import find_noise
 from bayescore.models.posterior import likelihood_terms
 from bayescore.numerics.sampling import sample_by_column
 from bayescore.priors import Independent
-from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, STILL, given_others, response_moments, spread_of
+from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, STILL, conditional_sds, response_moments, sds_from_comoments
 from bayescore.priors.smooths import Smooths, with_smooths
 from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
@@ -103,7 +103,7 @@ def apply_design(
             center = np.where(constant, 0.0, mean)
             still = constant | (sd == 0.0)
             scale = np.where(still, 1.0, sd)
-            given = given_others(total.covariance / np.outer(scale, scale), still=still)
+            given = conditional_sds(total.covariance / np.outer(scale, scale), still=still)
             given[still] = 1.0
             design = replace(
                 design, center=tuple(center.tolist()), scale=tuple(scale.tolist()), given_others=tuple(given.tolist())
@@ -122,7 +122,7 @@ def _with_column_sds(design: Design, dataset: Dataset, moments: Comoments | None
         mean, sd = dataset.scan.mean, dataset.scan.sd
         given = np.where(sd > STILL * np.abs(mean), sd, 0.0)
     else:
-        mean, given = moments.mean, spread_of(moments, constant=constant)
+        mean, given = moments.mean, sds_from_comoments(moments, constant=constant)
     return replace(design, given_others=tuple(given.tolist()), means=tuple(mean.tolist()))
 
 
@@ -156,7 +156,7 @@ def resolve_family(family: str | Family | None, design: Design | None, exposure:
         family = "logistic" if core is None else core._family_asked if design is None else core.family
     asked = check_exposure(check_family(family, rows=design or core, seek=True), exposure)
     if isinstance(asked, Sized) and not (asked.complete or asked.found):
-        raise ValueError(lacking(asked, asked.name))
+        raise ValueError(missing_number_message(asked, asked.name))
     if design is not None and not asked.complete:
         raise DataError(
             f"family={asked.name!r} is given beside design: rows in the design of a coreset are a part, or a test, and "

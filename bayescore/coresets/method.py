@@ -21,7 +21,7 @@ from bayescore.families.family import check_family
 from bayescore.files import Arrays
 from bayescore.priors import Prior
 from bayescore.priors.by_name import DEFAULT
-from bayescore.priors.groups import completed, standard_prior
+from bayescore.priors.groups import complete_prior, standard_prior
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import check_integer, check_positive
 
@@ -160,7 +160,7 @@ class Method(ABC):
         if callable(prior):
             named_prior = prior(design)
         elif isinstance(prior, Mapping) or (prior is None and has_sds):
-            named_prior = completed(prior, design.names, lambda: standard_prior(design) if has_sds else DEFAULT)
+            named_prior = complete_prior(prior, design.names, lambda: standard_prior(design) if has_sds else DEFAULT)
         else:
             return self
         return replace(self, prior=named_prior)  # type: ignore[call-arg]

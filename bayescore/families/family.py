@@ -111,8 +111,8 @@ def with_link(name: str) -> str:
     return _LINKS.get(ALIASES.get(match[1], match[1]), {}).get(match[2], name)
 
 
-def instead_of(name: object) -> str:
-    """Return what to give for a family of another package; empty if there is no such."""
+def suggest_family(name: object) -> str:
+    """Return what to give in place of the name of another package's family; empty if the name is unknown."""
     kind = str(name).partition("(")[0]
     return INSTEAD.get(re.sub(r"[\W_]", "", kind.lower()), "")
 
@@ -584,7 +584,7 @@ def register(family: Family) -> Family:
         )
     name = family.name
     if isinstance(family, Sized) and not family.complete:
-        raise ValueError(lacking(family, name))
+        raise ValueError(missing_number_message(family, name))
     asked = [part for part in COMPILED if part != "higher" or family.near > 0.0]
     missing = [part for part in asked if not hasattr(getattr(family, part, None), "py_func")]
     if missing:
@@ -749,7 +749,7 @@ def find_family(name: object) -> Family | None:
     if not rest.strip(") "):
         if sized.parameter and "(" not in name:
             return sized()
-        raise ValueError(lacking(sized, name))
+        raise ValueError(missing_number_message(sized, name))
     try:
         numbers = sized.read_numbers(rest.removesuffix(")") if rest.endswith(")") else "")
     except ValueError:
@@ -766,8 +766,8 @@ def known_names() -> tuple[str, ...]:
     return (*FAMILIES, *alone, *(f"{kind}({sized.number})" for kind, sized in SIZED.items()))
 
 
-def lacking(sized: Sized | type[Sized], name: str) -> str:
-    """Return what is wrong with a family of a kind that lacks its number."""
+def missing_number_message(sized: Sized | type[Sized], name: str) -> str:
+    """Return the message on a family that was given without its number."""
     it = "them" if sized.names else "it"
     return (
         f"family={name!r} lacks its {sized.wanted()}: give {it}, as in '{sized.kind}({sized.example})'; "
@@ -800,12 +800,12 @@ def check_family(family: "str | Family", *, rows: object = None, seek: bool = Fa
         resolved = family
     elif (by_name := find_family(family)) is not None:
         resolved = by_name
-    elif remedy := instead_of(family):
+    elif remedy := suggest_family(family):
         raise ValueError(f"family={family!r} is not here: {remedy}")
     else:
         resolved = FAMILIES[check_choice(family, "family", known_names())]
     if isinstance(resolved, Sized) and not (resolved.complete or seek):
-        raise ValueError(lacking(resolved, resolved.name))
+        raise ValueError(missing_number_message(resolved, resolved.name))
     classes = getattr(rows, "classes", None)
     if classes is not None and resolved.response != (has := response_of(classes)):
         raise DataError(

@@ -7,9 +7,9 @@ Priors in units of the data's own columns, and the default one, for design matri
 .. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d | x_{-d}))^2), \qquad \alpha \sim N(0, 2.5^2),
 
 c_d the coefficient of a raw column, sd(x_d | x_{-d}) the weighted population sd over all rows of what remains of the
-column after its regression on the others (`priors.groups.given_others`), \alpha the intercept where all columns are at
-their means. Where columns are uncorrelated these are rstanarm's default priors for ``binomial(link = "logit")``, which
-go by sd(x_d). Of columns that nearly determine each other, as a year and its square, rstanarm's say that all
+column after its regression on the others (`priors.groups.conditional_sds`), \alpha the intercept where all columns are
+at their means. Where columns are uncorrelated these are rstanarm's default priors for ``binomial(link = "logit")``,
+which go by sd(x_d). Of columns that nearly determine each other, as a year and its square, rstanarm's say that all
 coefficients are small one by one, and overrule what the rows tell about their sums; these do not. Those of numbers with
 normal noise are in units of y. A prior that is given is on c_d and \alpha too, so that "Intercept" means the same as in
 rstanarm and brms.

@@ -82,7 +82,14 @@ from bayescore.models.laplace import missed_terms
 from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
 from bayescore.priors import Normal, Prior
 from bayescore.priors.by_name import check_unnamed, leaves_out, prior_of
-from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, is_default, of_comoments, with_bends
+from bayescore.priors.groups import (
+    GroupPrior,
+    check_group_prior,
+    default_prior,
+    is_default,
+    prior_of_comoments,
+    with_bends,
+)
 from bayescore.progress import LONG, Pace, say, step
 from bayescore.report.certify import Certificate, certified_by_rows, certify
 from bayescore.samplers.posterior import has_fewer_draws, is_between_fits, read_posterior, with_own_model_attrs
@@ -937,7 +944,7 @@ class Route:
         is_in_design = core.numbers or design.given_others is not None or design.scale is not None
         if is_in_design or given.once or isinstance(given.data, Coreset):
             return default_prior(core)
-        return of_comoments(ComomentsTotal(counts=core.counts).of(given.rows(core)), design)
+        return prior_of_comoments(ComomentsTotal(counts=core.counts).of(given.rows(core)), design)
 
 
 def usable_draws(drawn: Any, certificate: Certificate) -> Any:

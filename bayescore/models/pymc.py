@@ -42,8 +42,8 @@ from bayescore.priors.groups import (
     LKJ_ETA,
     GroupPrior,
     HalfNormal,
+    arguments_of_fit,
     group_prior_for,
-    of_fit,
     prior_for,
     sd_prior_for,
 )
@@ -375,7 +375,7 @@ def model(
     >>> [variable.name for variable in model.free_RVs]
     ['beta', 'sigma_county', 'u_county_standardised']
     """
-    data, prior, group_prior = of_fit(data, prior, group_prior)
+    data, prior, group_prior = arguments_of_fit(data, prior, group_prior)
     if not isinstance(data, WeightedData):
         raise TypeError(f"data is {data!r:.60}; give a coreset, a fit, or the rows of all_rows")
     own = family_or_own(data, family) if family is None or isinstance(family, str) else family

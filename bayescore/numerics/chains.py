@@ -59,17 +59,17 @@ def ess(draws: FloatArray, method: str) -> FloatArray:
         return np.full(draws.shape[2], np.nan)
     if method == "tail":
         ordered, columns = ordered_columns(draws), np.ascontiguousarray(np.moveaxis(draws, 2, 0))
-        return np.minimum(*(_of_quantile(columns, ordered, prob) for prob in TAIL))
-    columns, _ = standard_columns(draws)
-    return _sizes(_normal_scores(_split(columns)) if method == "bulk" else _split(columns))
+        return np.minimum(*(_ess_of_quantile(columns, ordered, prob) for prob in TAIL))
+    columns, _ = standardised_columns(draws)
+    return _ess_of_columns(_normal_scores(_split(columns)) if method == "bulk" else _split(columns))
 
 
 def bulk_and_rhats(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the bulk's `ess` and the rank-normalised split R-hats, of the same ranks; NaN where one stands still."""
-    halves = _split(standard_columns(draws)[0])
+    halves = _split(standardised_columns(draws)[0])
     scores = _normal_scores(halves)
     bulk, tail = _rhat(scores), _rhat(_normal_scores(np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True))))
-    return _sizes(scores), np.where(tail > bulk, tail, bulk)
+    return _ess_of_columns(scores), np.where(tail > bulk, tail, bulk)
 
 
 def ordered_columns(draws: FloatArray) -> FloatArray:
@@ -93,15 +93,15 @@ def quantile_errors(draws: FloatArray, prob: float, ordered: FloatArray | None =
     if ordered is None:
         ordered = ordered_columns(draws)
     columns, n = np.ascontiguousarray(np.moveaxis(draws, 2, 0)), ordered.shape[1]
-    size = _of_quantile(columns, ordered, prob)
+    size = _ess_of_quantile(columns, ordered, prob)
     low, high = (n * betaincinv(size * prob + 1.0, size * (1.0 - prob) + 1.0, each) - 1.0 for each in _ONE_SD)
     places = np.floor(np.fmax(low, 0.0)), np.ceil(np.fmin(high, n - 1.0))
     near, far = (ordered[np.arange(len(ordered)), place.astype(np.int64)] for place in places)
     return np.asarray(0.5 * (far - near))
 
 
-def standard_columns(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return draws in sds from their means, shape (D, chain, draw), and the sds, shape (D,).
+def standardised_columns(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return standardised draws, shape (D, chain, draw), and their sds, shape (D,).
 
     So a coordinate far out keeps its digits. One that stands still is 0.
     """
@@ -119,11 +119,11 @@ def _split(columns: FloatArray) -> FloatArray:
     return columns.reshape(D, 2 * m, n // 2)
 
 
-def _of_quantile(columns: FloatArray, ordered: FloatArray, prob: float) -> FloatArray:
+def _ess_of_quantile(columns: FloatArray, ordered: FloatArray, prob: float) -> FloatArray:
     """Return the effective sample size of each quantile: that of the share of draws up to it, shape (D,)."""
     place = math.floor((ordered.shape[1] - 1) * prob + 1e-9)  # the last draw up to it, not one by rounding
     below = (columns <= ordered[:, place, None, None]).astype(np.float64)
-    return np.where(np.isnan(ordered[:, -1]), np.nan, _sizes(_split(below)))
+    return np.where(np.isnan(ordered[:, -1]), np.nan, _ess_of_columns(_split(below)))
 
 
 def _normal_scores(halves: FloatArray) -> FloatArray:
@@ -150,7 +150,7 @@ def _rhat(halves: FloatArray) -> FloatArray:
     return np.asarray(np.sqrt((ratio + n - 1.0) / n))
 
 
-def _sizes(halves: FloatArray) -> FloatArray:
+def _ess_of_columns(halves: FloatArray) -> FloatArray:
     """Return the effective sample size of each coordinate, shape (D,), of chains, shape (D, m, n)."""
     _, m, n = halves.shape
     high = halves.max(axis=(1, 2))
@@ -159,12 +159,12 @@ def _sizes(halves: FloatArray) -> FloatArray:
     step = max(1, _AT_ONCE // (m * n))
     for start in range(0, len(moving), step):
         part = moving[start : start + step]
-        out[part] = _sizes_of_moving(halves[part])
+        out[part] = _ess_of_varying(halves[part])
     return out
 
 
-def _sizes_of_moving(halves: FloatArray) -> FloatArray:
-    """Return the effective sample sizes of coordinates that move."""
+def _ess_of_varying(halves: FloatArray) -> FloatArray:
+    """Return the effective sample sizes of coordinates that are not constant, by Geyer's monotone sequence."""
     D, m, n = halves.shape
     means = halves.mean(axis=2, keepdims=True)
     chains = halves - means
@@ -202,8 +202,8 @@ def _sizes_of_moving(halves: FloatArray) -> FloatArray:
 
 def ess_and_mcse(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return each coordinate's effective sample size and Monte Carlo standard error, sd / sqrt(ESS), of its mean."""
-    columns, sd = standard_columns(draws)
-    size = _sizes(_split(columns)) if draws.shape[1] >= MIN_DRAWS else np.full(len(sd), np.nan)
+    columns, sd = standardised_columns(draws)
+    size = _ess_of_columns(_split(columns)) if draws.shape[1] >= MIN_DRAWS else np.full(len(sd), np.nan)
     return size, sd / np.sqrt(size)
 
 
@@ -212,7 +212,7 @@ def mcse_mean(draws: FloatArray) -> FloatArray:
     return ess_and_mcse(draws)[1]
 
 
-def two_or_more(draws: FloatArray) -> FloatArray:
+def split_single_chain(draws: FloatArray) -> FloatArray:
     """Return the two halves of a single chain as chains; several chains as they are."""
     half = draws.shape[1] // 2
     return draws if len(draws) > 1 else np.concatenate([draws[:, :half], draws[:, -half:]])
@@ -223,7 +223,7 @@ def rhat(draws: FloatArray) -> FloatArray:
 
     The two halves of a single chain are compared.
     """
-    draws = two_or_more(draws)
+    draws = split_single_chain(draws)
     return bulk_and_rhats(draws)[1] if draws.shape[1] >= MIN_DRAWS else np.full(draws.shape[2], np.nan)
 
 

@@ -269,7 +269,7 @@ class EffectMoments(NamedTuple):
     poor: FloatArray  # whether the nodes stood in the wrong place, so that the moments are a Newton step's
 
 
-def _astray(share: FloatArray) -> FloatArray:
+def _misplaced(share: FloatArray) -> FloatArray:
     """Return whether nodes stand in the wrong place, or so wide that an effect lies between them, shape (...).
 
     `share`, shape (..., K), has the nodes' posterior probabilities. NaN is astray.
@@ -304,7 +304,7 @@ def effect_moments(
     powers = np.where(is_finite[:, None], np.exp(terms - log_marginal[:, None]), np.exp(LOG_WEIGHTS))
     total = powers.sum(axis=1)
     share = powers / total[:, None]
-    poor = ~is_finite | _astray(share)
+    poor = ~is_finite | _misplaced(share)
     b = center[:, None] + scale[:, None] * NODES
     mean = (share * b).sum(axis=1)
     gap = b - mean[:, None]

@@ -51,7 +51,7 @@ from bayescore.numerics.chains import (
     ordered_columns,
     quantile_errors,
     quantiles,
-    standard_columns,
+    standardised_columns,
 )
 from bayescore.text import number, with_error
 from bayescore.types import FloatArray
@@ -203,7 +203,7 @@ def moments_mcse(draws: FloatArray, ordered: FloatArray | None = None) -> Moment
     """Return the Monte Carlo standard errors of the moments of draws, shape (chain, draw, D)."""
     columns = ordered_columns(draws) if ordered is None else ordered
     tail = np.stack([quantile_errors(draws, prob, columns) for prob in TAILS])
-    standard, sd = standard_columns(draws)
+    standard, sd = standardised_columns(draws)
     size, of_squares = ess_and_mcse(np.moveaxis(standard**2, 0, 2))
     # products of coordinates mix as their squares do, so the smaller ESS of the two squares stands for the pair
     variance = correlation_influence(standard.reshape(len(sd), -1).T, np.full(standard[0].size, 1.0 / standard[0].size))
@@ -307,7 +307,7 @@ def risk(families: Sequence[ErrorFamily], *, shrink: float = 1.0) -> float:
     for each in families:
         s = each.spread(shrink)
         if each.kind != "tail":
-            total += _beyond(each, each.limit, s)
+            total += _chance_beyond(each, each.limit, s)
         elif (np.abs(each.error) + 2.0 * s >= each.limit).any():
             return 1.0
     return total
@@ -324,22 +324,22 @@ def bound_of_means(families: Sequence[ErrorFamily]) -> float:
     high = max(float((np.abs(each.error) + 40.0 * each.spread()).max()) for each in judged)
 
     def spare(limit: float) -> float:
-        return MAX_FAILURE_PROBABILITY - sum(_beyond(each, limit, each.spread()) for each in judged)
+        return MAX_FAILURE_PROBABILITY - sum(_chance_beyond(each, limit, each.spread()) for each in judged)
 
     return float(optimize.brentq(spare, 0.0, high, xtol=1e-6))  # at 0 the chance is 1 or more
 
 
-def close(families: Sequence[ErrorFamily]) -> bool:
+def errors_negligible(families: Sequence[ErrorFamily]) -> bool:
     """Whether every error of the coreset plus two standard errors is below `NEGLIGIBLE_ERROR`."""
     return _largest_of_shape(families, 2.0) <= NEGLIGIBLE_ERROR
 
 
-def settled(families: Sequence[ErrorFamily]) -> bool:
+def corrections_negligible(families: Sequence[ErrorFamily]) -> bool:
     """Whether every error of moved draws is below `NEGLIGIBLE_CORRECTION` but for noise, so that they can stay."""
     return _largest_of_shape(families, -2.0) <= NEGLIGIBLE_CORRECTION
 
 
-def worst(families: Sequence[ErrorFamily]) -> str:
+def describe_worst(families: Sequence[ErrorFamily]) -> str:
     """Return a clause on the figure that comes nearest to its limit, two standard errors on top.
 
     Combinations, which have no name, are named where they are beyond their limit and no other figure is.
@@ -354,8 +354,8 @@ def worst(families: Sequence[ErrorFamily]) -> str:
     return first.phrase(int(largest.argmax()))
 
 
-def _beyond(family: ErrorFamily, limit: FloatArray | float, s: FloatArray) -> float:
-    """Return the bound of the chance that any figure is off by more than a limit, with standard errors s."""
+def _chance_beyond(family: ErrorFamily, limit: FloatArray | float, s: FloatArray) -> float:
+    """Bound the probability that the error of any figure exceeds a limit, given standard errors s."""
     return float((special.ndtr((family.error - limit) / s) + special.ndtr((-family.error - limit) / s)).sum())
 
 

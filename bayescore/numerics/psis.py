@@ -64,15 +64,15 @@ def psislw(log_weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         same = np.flatnonzero(sizes == size)
         step = max(1, _ENTRIES // (_n_points(size) * size))
         for start in range(0, len(same), step):
-            _smooth(rows, same[start : start + step], places[:, -size:], cutoff, k)
+            _smooth_tails(rows, same[start : start + step], places[:, -size:], cutoff, k)
     rows -= np.log(np.exp(rows).sum(axis=1, keepdims=True))
     return rows.reshape(log_weights.shape), k.reshape(log_weights.shape[:-1])
 
 
-def _smooth(rows: FloatArray, which: IntArray, places: IntArray, cutoffs: FloatArray, k: FloatArray) -> None:
+def _smooth_tails(rows: FloatArray, which: IntArray, places: IntArray, cutoffs: FloatArray, k: FloatArray) -> None:
     """Smooth tails of one size n of some rows of log weights, the largest 0, whose places are (N, n); write k-hat."""
     at, base, n = (which[:, None], places[which]), np.exp(cutoffs[which]), places.shape[1]
-    shape, scale = _fit(np.exp(rows[at]) - base)
+    shape, scale = _fit_pareto(np.exp(rows[at]) - base)
     fitted = np.isfinite(shape) & (scale > 0.0)
     which, shape, scale = which[fitted], shape[fitted, None], scale[fitted, None]
     k[which] = shape[:, 0]
@@ -87,8 +87,8 @@ def _n_points(size: int) -> int:
     return 30 + int(math.sqrt(size))
 
 
-def _fit(tails: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return shapes and scales of the distributions of sorted tails, shape (R, n); not finite where there is none."""
+def _fit_pareto(tails: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Fit generalised Pareto distributions to sorted tails, shape (R, n): shapes and scales, not finite if none."""
     n = tails.shape[1]
     m = _n_points(n)
 

@@ -47,8 +47,8 @@ Rates = Callable[[WeightedData], IntArray]
 D = TypeVar("D", "Candidates", "Drawn")
 
 
-def _below(parts: Sequence[D]) -> D:
-    """Put rows that may be in a sample, with the arrays about them, below each other."""
+def _concatenate(parts: Sequence[D]) -> D:
+    """Concatenate parts of rows that may be in a sample, with the arrays about them."""
     fields: list[Any] = [
         stack(each) if isinstance(each[0], WeightedData) else np.concatenate(each) for each in zip(*parts, strict=True)
     ]
@@ -290,7 +290,7 @@ def candidates(
 
 def distinct(parts: list[Candidates]) -> Candidates:
     """Put candidates below each other, each row once."""
-    whole = _below(parts)
+    whole = _concatenate(parts)
     return whole.at(np.unique(whole.position, return_index=True)[1])
 
 
@@ -473,22 +473,22 @@ class _Measured(NamedTuple):
         return np.asarray((self.keys <= np.minimum(self.bars, np.finfo(float).max)[:, None]).any(axis=0))
 
 
-def _measured(drawn: Drawn, plan: DrawPlan) -> Iterator[_Measured]:
+def _measure_rows(drawn: Drawn, plan: DrawPlan) -> Iterator[_Measured]:
     """Yield the rows of each label by weight, and by some columns at a time, few enough to stay in the cache."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a measure of 0 has an infinite key
         for side in (0, 1):
             places = np.flatnonzero((drawn.rows.y > 0) == bool(side))
             u, w = drawn.u[places], drawn.rows.weights[places]
-            yield _measured_by((side, slice(0, 1), places), u, w[None], plan.by_weight)
+            yield _measure_by((side, slice(0, 1), places), u, w[None], plan.by_weight)
             rows, step = drawn.rows.X[places], max(1, _CACHE // max(len(places), 1))
             for start in range(0, len(plan.columns), step):
                 x = np.ascontiguousarray(rows.T[plan.columns[start : start + step]])
                 which = slice(1 + start, 1 + start + len(x))
-                yield _measured_by((side, which, places), u, w * (x * x), plan.by_column)
+                yield _measure_by((side, which, places), u, w * (x * x), plan.by_column)
 
 
-def _measured_by(of: tuple[int, slice, IntArray], u: FloatArray, measures: FloatArray, size: int) -> _Measured:
-    """Return the keys of rows of a side, at places, by some measures."""
+def _measure_by(of: tuple[int, slice, IntArray], u: FloatArray, measures: FloatArray, size: int) -> _Measured:
+    """Return the keys u / measure of the rows of one label, by some measures, and the bars of a sample by each."""
     side, which, places = of
     keys, bars = u / measures, np.full(len(measures), np.inf)
     if len(places) > size:
@@ -496,20 +496,20 @@ def _measured_by(of: tuple[int, slice, IntArray], u: FloatArray, measures: Float
     return _Measured(side, which, places, measures, keys, bars)
 
 
-def _best(drawn: Drawn, plan: DrawPlan) -> tuple[Drawn, FloatArray]:
+def _possible_rows(drawn: Drawn, plan: DrawPlan) -> tuple[Drawn, FloatArray]:
     """Return the rows that the sample of all rows may need, and the bars that others must come below."""
     bars, below = plan.no_bars, np.zeros(len(drawn.u), dtype=bool)
-    for each in _measured(drawn, plan):
+    for each in _measure_rows(drawn, plan):
         bars[each.side, each.which] = each.bars
         below[each.places] |= each.below
     kept = np.flatnonzero(below)
     return Drawn(drawn.u[kept], drawn.position[kept], drawn.rows.take(kept)), bars
 
 
-def _chosen(drawn: Drawn, plan: DrawPlan) -> tuple[WeightedData, FloatArray]:
+def _sample_of(drawn: Drawn, plan: DrawPlan) -> tuple[WeightedData, FloatArray]:
     """Return the sample of the rows that may be in it, and their inclusion probabilities."""
     inside, largest = np.zeros(len(drawn.u), dtype=bool), np.zeros(len(drawn.u))
-    for each in _measured(drawn, plan):
+    for each in _measure_rows(drawn, plan):
         inside[each.places] |= (each.keys < each.bars[:, None]).any(axis=0)
         empty = np.zeros_like(each.keys)
         products = np.multiply(each.bars[:, None], each.measures, out=empty, where=each.measures > 0.0)
@@ -517,14 +517,14 @@ def _chosen(drawn: Drawn, plan: DrawPlan) -> tuple[WeightedData, FloatArray]:
     return drawn.rows.take(inside), np.minimum(largest[inside], 1.0)
 
 
-def _block(start: int, block: WeightedData, seed: int, plan: DrawPlan, bars: FloatArray) -> Drawn:
+def _possible_rows_of_block(start: int, block: WeightedData, seed: int, plan: DrawPlan, bars: FloatArray) -> Drawn:
     """Return the rows of a block that may be in the sample; only speed depends on the bars."""
     u = hash_uniforms(start, len(block), seed)
     passing = np.empty(len(u), dtype=np.int8)
     _passing(block.X, block.y, block.weights, u, (plan.columns, bars * _SLACK, passing))
     passed = np.flatnonzero(passing)
     drawn = Drawn(u[passed], start + passed, block.take(passed))
-    return _best(drawn, plan)[0] if len(passed) > 2 * plan.by_weight else drawn
+    return _possible_rows(drawn, plan)[0] if len(passed) > 2 * plan.by_weight else drawn
 
 
 def sample_by_column(dataset: Dataset, seed: int) -> Chosen:
@@ -544,11 +544,11 @@ def draw_by_column(dataset: Dataset, seed: int, plan: DrawPlan | None = None) ->
     held = 0
 
     def one(start: int, block: WeightedData) -> Drawn:
-        return _block(start, block, seed, plan, bars)
+        return _possible_rows_of_block(start, block, seed, plan, bars)
 
     for part in dataset.scan_and_map(one):
         parts.append(part)
         if sum(len(each.u) for each in parts) > 2 * held + 1000:
-            best, bars = _best(_below(parts), plan)
+            best, bars = _possible_rows(_concatenate(parts), plan)
             parts, held = [best], len(best.u)
-    dataset.sample = _chosen(_below(parts), plan)
+    dataset.sample = _sample_of(_concatenate(parts), plan)

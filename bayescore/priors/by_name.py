@@ -125,7 +125,7 @@ def leaves_out(given: Any) -> bool:
 
 
 def prior_of(given: Any, names: Sequence[str]) -> Prior:
-    """Return the prior of coefficients with these names, Normal(0, 4) where none is given: see `groups.completed`.
+    """Return the prior of coefficients with these names, Normal(0, 4) where none is given: see `groups.complete_prior`.
 
     >>> from bayescore.priors import StudentT
     >>> prior_of({"Intercept": StudentT(3, 0, 2.5)}, ["Intercept", "age"])
@@ -135,7 +135,7 @@ def prior_of(given: Any, names: Sequence[str]) -> Prior:
         return DEFAULT
     if not isinstance(given, Mapping):
         return given if isinstance(given, Prior) and given.of_design else check_prior(given)
-    prior_of_name = {str(name): _of_one(str(name), prior) for name, prior in given.items()}
+    prior_of_name = {str(name): _check_one(str(name), prior) for name, prior in given.items()}
     prior_of_name[OTHERS] = prior_of_name.pop(OTHERS, DEFAULT)  # last, wherever it stood
     order, which = list(prior_of_name), [len(prior_of_name) - 1] * len(names)
     called = [(name, _LEVEL.sub("", name)) for name in names]
@@ -151,7 +151,7 @@ def prior_of(given: Any, names: Sequence[str]) -> Prior:
     return ByName(tuple(prior_of_name.items()), tuple(which))
 
 
-def _of_one(name: str, given: Any) -> Prior:
+def _check_one(name: str, given: Any) -> Prior:
     simple = known_names(lambda kind: issubclass(kind, Independent))
     try:
         prior = check_prior(given)

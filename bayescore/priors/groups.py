@@ -178,7 +178,7 @@ STILL = 1e-12
 _SAME = 1e-9  # relative difference of two priors that is rounding, of another machine or of other units
 
 
-def moments(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
+def moments_with_response(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
     """Return means, shape (D + 1,), and covariance, (D + 1, D + 1), of (X, y) of rows whose responses are numbers.
 
     Without a column of ones means are 0, and sds root mean squares.
@@ -204,9 +204,9 @@ def _responses(rows: WeightedData) -> FloatArray:
     return -rows.offset
 
 
-def _varying(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
-    """Return `moments`; raise if responses do not vary beyond rounding, so that they give a prior no scale."""
-    mean, covariance = moments(rows)
+def _moments_that_vary(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
+    """Return `moments_with_response`; raise if responses vary only by rounding, which gives a prior no scale."""
+    mean, covariance = moments_with_response(rows)
     if np.sqrt(covariance[-1, -1]) <= _ROUNDING * abs(mean[-1]):
         raise DataError(does_not_vary(mean[-1]))
     return mean, covariance
@@ -226,7 +226,7 @@ def response_moments(total: Comoments, *, constant: bool) -> tuple[float, float]
 
 def moments_of_response(rows: WeightedData) -> tuple[float, float]:
     """Return the same of rows in memory, or of exact sums of rows."""
-    mean, covariance = _varying(rows)
+    mean, covariance = _moments_that_vary(rows)
     return float(mean[-1]), math.sqrt(covariance[-1, -1])
 
 
@@ -249,7 +249,7 @@ PriorOfDesign = Callable[[Design], Prior]
 """What returns the prior of the coefficients of a design whose columns are known."""
 
 
-def given_others(
+def conditional_sds(
     covariance: FloatArray, mean: FloatArray | None = None, *, still: NDArray[np.bool_] | None = None
 ) -> FloatArray:
     r"""Return the sd of each column given the others, shape (D,), from their covariance, or second moments, (D, D).
@@ -288,7 +288,7 @@ def standard_prior(design: Design) -> Normal:
         mean[lead:] = design.means
     if design.constant is not None:
         mean[design.constant] = 0.0
-    return on_columns(
+    return prior_on_columns(
         mean,
         sd,
         design.constant,
@@ -301,31 +301,33 @@ def default_prior(rows: WeightedData) -> Normal:
     """Return the default prior of the coefficients of rows."""
     design = rows.design if isinstance(rows, Coreset) else None
     if design is not None and design.response is None and response_of(design.classes) == "numbers":
-        return autoscaled(rows)
+        return autoscaled_prior(rows)
     if design is not None and (design.given_others is not None or design.scale is not None):
         return standard_prior(design)
     if rows.pseudo.any():
         return DEFAULT
     counts = isinstance(rows, Coreset) and rows.counts
-    return of_comoments(comoments_of(0, rows, counts=counts), design)
+    return prior_of_comoments(comoments_of(0, rows, counts=counts), design)
 
 
-def of_comoments(comoments: Comoments, design: Design | None) -> Normal:
+def prior_of_comoments(comoments: Comoments, design: Design | None) -> Normal:
     """Return the default prior of coefficients of columns that were not standardised, given their moments."""
     constant, classes = (None, None) if design is None else (design.constant, design.classes)
-    sd = spread_of(comoments, constant=constant is not None)
-    return on_columns(comoments.mean, sd, constant, intercept=INTERCEPT_SCALES.get(tuple(classes or ()), DEFAULT_SCALE))
+    sd = sds_from_comoments(comoments, constant=constant is not None)
+    return prior_on_columns(
+        comoments.mean, sd, constant, intercept=INTERCEPT_SCALES.get(tuple(classes or ()), DEFAULT_SCALE)
+    )
 
 
-def autoscaled(rows: WeightedData) -> Normal:
+def autoscaled_prior(rows: WeightedData) -> Normal:
     """Return the default prior of the coefficients of rows whose responses are numbers."""
-    mean, covariance = _varying(rows)
+    mean, covariance = _moments_that_vary(rows)
     constant = rows.design.constant if isinstance(rows, Coreset) else None
     response = float(mean[-1]), math.sqrt(covariance[-1, -1])
-    return on_columns(mean[:-1], given_others(covariance[:-1, :-1], mean[:-1]), constant, response)
+    return prior_on_columns(mean[:-1], conditional_sds(covariance[:-1, :-1], mean[:-1]), constant, response)
 
 
-def on_columns(
+def prior_on_columns(
     mean: FloatArray,
     sd: FloatArray,
     constant: int | None,
@@ -346,7 +348,7 @@ def on_columns(
     return Normal(tuple(location.tolist()), tuple(scale.tolist()))
 
 
-def spread_of(comoments: Comoments, *, constant: bool) -> FloatArray:
+def sds_from_comoments(comoments: Comoments, *, constant: bool) -> FloatArray:
     """Return the sds given the others of columns with these moments, which were not standardised; 0 of constant ones.
 
     Without a column of ones it is what the others leave of a column about 0, and the column's sd if that is less.
@@ -355,12 +357,14 @@ def spread_of(comoments: Comoments, *, constant: bool) -> FloatArray:
     sd = np.sqrt(np.diagonal(covariance))
     still = sd <= STILL * np.abs(mean)
     if constant:
-        return given_others(covariance, still=still)
-    left = given_others(covariance + np.outer(mean, mean))
+        return conditional_sds(covariance, still=still)
+    left = conditional_sds(covariance + np.outer(mean, mean))
     return np.where(still, 0.0, np.minimum(sd, left))
 
 
-def completed(given: Prior | Mapping[str, Prior] | None, names: Sequence[str], default: Callable[[], Prior]) -> Prior:
+def complete_prior(
+    given: Prior | Mapping[str, Prior] | None, names: Sequence[str], default: Callable[[], Prior]
+) -> Prior:
     """Return the prior of coefficients with these names, the default one of those that the prior given leaves out."""
     prior, D = prior_of(given, names), len(names)
     if not leaves_out(given):
@@ -382,7 +386,9 @@ def prior_for(
     """
     if family.quadratic:
         _ = _responses(rows)
-    prior = completed(given, feature_names(rows), lambda: autoscaled(rows) if family.quadratic else default_prior(rows))
+    prior = complete_prior(
+        given, feature_names(rows), lambda: autoscaled_prior(rows) if family.quadratic else default_prior(rows)
+    )
     has_bends = isinstance(rows, Coreset) and bool(rows.design.smooths)
     return with_bends(prior, cast(Coreset, rows), given, sd_prior) if has_bends else prior
 
@@ -402,8 +408,8 @@ def bends_prior(prior: Prior) -> GroupPrior:
     return HalfNormal(scale) if math.isinf(nu) else HalfStudentT(nu, scale)
 
 
-def of_fit(data: Any, prior: Any, group_prior: Any) -> tuple[Any, Any, Any]:
-    """Return coreset, prior and prior of sds of effects of a fit, or those given; of rows what is given."""
+def arguments_of_fit(data: Any, prior: Any, group_prior: Any) -> tuple[Any, Any, Any]:
+    """Return the coreset of a fit, its prior and group prior unless others are given; other data with what is given."""
     if not hasattr(data, "coreset"):  # `fitting` imports this module
         return data, prior, group_prior
     core = data.coreset
@@ -435,11 +441,11 @@ def is_default(prior: Prior | GroupPrior | None, core: Coreset) -> bool:
     if core.design.smooths and isinstance(default, Prior):
         default = with_bends(default, core, None, None)
     if isinstance(prior, Smooths) and isinstance(default, Smooths):
-        return prior.bends == default.bends and _alike(prior.base, default.base)
-    return _alike(prior, default)
+        return prior.bends == default.bends and _same_parameters(prior.base, default.base)
+    return _same_parameters(prior, default)
 
 
-def _alike(prior: Prior | GroupPrior, default: Prior | GroupPrior) -> bool:
+def _same_parameters(prior: Prior | GroupPrior, default: Prior | GroupPrior) -> bool:
     given, other = prior.parameters(), default.parameters()
     return type(prior) is type(default) and all(
         np.shape(given[name]) == np.shape(value) and np.allclose(given[name], value, rtol=_SAME, atol=0.0)

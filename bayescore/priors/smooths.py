@@ -97,7 +97,7 @@ class Bends:
             peak = terms.max(axis=-1)
             return np.asarray(peak + np.log(np.exp(terms - peak[..., None]).sum(axis=-1)))
 
-        return _in_tiles(of_tile, self.squares(beta)) - float(np.log(self.scales).sum())
+        return _apply_in_tiles(of_tile, self.squares(beta)) - float(np.log(self.scales).sum())
 
     def precisions(self, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the mean and the variance of 1 / sigma^2 given b, shape (...) each."""
@@ -109,7 +109,7 @@ class Bends:
             mean = (share / sigma**2).sum(axis=-1)
             return np.stack([mean, (share / sigma**4).sum(axis=-1) - mean**2], axis=-1)
 
-        both = _in_tiles(of_tile, self.squares(beta))
+        both = _apply_in_tiles(of_tile, self.squares(beta))
         return both[..., 0], both[..., 1]
 
     def quantiles(self, sds: FloatArray, beta: FloatArray) -> FloatArray:
@@ -145,7 +145,7 @@ def _log_norms(squares: FloatArray) -> FloatArray:
     return np.asarray(0.5 * np.log(np.maximum(squares, _LEAST**2)))
 
 
-def _in_tiles(function: Callable[[FloatArray], FloatArray], squares: FloatArray) -> FloatArray:
+def _apply_in_tiles(function: Callable[[FloatArray], FloatArray], squares: FloatArray) -> FloatArray:
     """Return function(squares), some at a time, as each takes a grid: of shape (...) or with more axes at the end."""
     flat = squares.reshape(-1)
     made = np.concatenate([function(flat[start : start + _TILE]) for start in range(0, len(flat), _TILE)])
@@ -219,7 +219,7 @@ class Smooths(Prior):
         }
         for each, sigma in zip(self.bends, sds, strict=True):
             priors |= {d: Normal(0.0, scale * float(sigma)) for d, scale in zip(each.places, each.scales, strict=True)}
-        return together([priors[d] for d in range(self.n_features)])
+        return join_priors([priors[d] for d in range(self.n_features)])
 
     def of_coefficient(self, d: int, name: str, n_features: int) -> Prior:
         """Return the prior of a coefficient; of a bend that of all."""
@@ -261,7 +261,7 @@ class Smooths(Prior):
         return cls(cast(Independent, prior_from_dict(stored["base"])), tuple(stored["others"]), bends)
 
 
-def together(each: list[Prior]) -> Independent:
+def join_priors(each: list[Prior]) -> Independent:
     """Return one prior of coefficients, given that of each."""
     if all(type(prior) is Normal for prior in each):
         return Normal(*(tuple(float(getattr(prior, name)) for prior in each) for name in ("mu", "sigma")))
@@ -290,7 +290,7 @@ def with_smooths(prior: Prior, design: Design, sd_prior: tuple[float, float]) ->
     places = {term: bend_columns(design, term) for term in design.smooths}
     bends = tuple(Bends(term, tuple(at.tolist()), tuple(scales[at].tolist()), *sd_prior) for term, at in places.items())
     others = np.setdiff1d(np.arange(D), np.concatenate(list(places.values()))).tolist()
-    return Smooths(together([prior.of_coefficient(d, names[d], D) for d in others]), tuple(others), bends)
+    return Smooths(join_priors([prior.of_coefficient(d, names[d], D) for d in others]), tuple(others), bends)
 
 
 OF_DESIGN[Smooths.__name__] = Smooths.from_dict

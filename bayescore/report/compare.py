@@ -48,7 +48,7 @@ from bayescore.diagnostics.model_check import check_model
 from bayescore.diagnostics.results import CertificateData, ComparisonData, Level, Verdict, health
 from bayescore.families import Family
 from bayescore.limits import NEGLIGIBLE_ERROR
-from bayescore.numerics.chains import mcse_mean, two_or_more
+from bayescore.numerics.chains import mcse_mean, split_single_chain
 from bayescore.numerics.moments import Moments, errors, errors_mcse, moments, moments_mcse, sidak_quantile
 from bayescore.report import pictures
 from bayescore.report.pages import as_fragment, as_text, write_report
@@ -136,7 +136,7 @@ def noise_floor(reference: Reference) -> Row:
     draws define the whitening, so the whitened MMD's floor is a few per cent low unless the effective sample size is
     large against D.
     """
-    draws, batches = two_or_more(reference.posterior.draws), len(reference.edges) - 1
+    draws, batches = split_single_chain(reference.posterior.draws), len(reference.edges) - 1
     sizes = np.diff(reference.edges)
     values = []
     for first in _splits(len(draws)):

@@ -19,7 +19,14 @@ from bayescore.limits import MAX_RHAT, MIN_ESS_A_CHAIN
 from bayescore.models.laplace import MOVED
 from bayescore.numerics.chains import ess, rhat
 from bayescore.priors import Prior
-from bayescore.priors.groups import bends_prior, group_prior_for, group_prior_to_dict, of_fit, prior_for, sd_prior_for
+from bayescore.priors.groups import (
+    arguments_of_fit,
+    bends_prior,
+    group_prior_for,
+    group_prior_to_dict,
+    prior_for,
+    sd_prior_for,
+)
 from bayescore.priors.prior import names
 from bayescore.samplers.adaptive import LANGEVIN, MIN_DRAWS_FOR_ESS
 from bayescore.samplers.gibbs import GIBBS
@@ -248,7 +255,7 @@ def sample(
     'langevin'
     """
     check_choice(sampler, "sampler", (AUTO, *SAMPLERS))
-    core, prior, group_prior = of_fit(core, prior, options.get("group_prior"))
+    core, prior, group_prior = arguments_of_fit(core, prior, options.get("group_prior"))
     if group_prior is not None:
         options["group_prior"] = group_prior
     family_given = family

@@ -5,7 +5,7 @@ import pytest
 
 from bayescore.diagnostics.certificate.estimates import DrawFigures, error_families, full_figures
 from bayescore.diagnostics.certificate.weigh import resample_systematically
-from bayescore.numerics.moments import close, risk, settled, worst
+from bayescore.numerics.moments import corrections_negligible, describe_worst, errors_negligible, risk
 
 
 def normal(seed, draws=1000, D=3, rho=0.0):
@@ -29,8 +29,8 @@ def judged(x, *, tilt=0.0, resampled=False):
 def test_exact_draws_carry_no_risk_and_few_draws_do():
     found = judged(normal(0))
     assert risk(found) < 1e-6
-    assert close(found)
-    assert settled(found)
+    assert errors_negligible(found)
+    assert corrections_negligible(found)
     few = judged(normal(0, 60))
     assert risk(few) > 0.01
     assert 0.0 < risk(few, shrink=0.3) < 1e-3
@@ -42,12 +42,12 @@ def test_a_shift_is_found_and_named(tilt, too_far):
     found = judged(normal(1), tilt=tilt)
     mean = found[0]
     assert abs(mean.error[0] + tilt) < 5 * mean.error_mcse[0] + 0.02
-    assert not close(found)
-    assert not settled(found)
+    assert not errors_negligible(found)
+    assert not corrections_negligible(found)
     assert (risk(found) > 0.5) is too_far
     assert risk(judged(normal(1), tilt=tilt, resampled=True)) < 1e-3
     if too_far:
-        assert "'a' is off by" in worst(found)
+        assert "'a' is off by" in describe_worst(found)
 
 
 @pytest.mark.filterwarnings("error")

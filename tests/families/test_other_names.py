@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.families.family import ALIASES, INSTEAD, check_family, instead_of
+from bayescore.families.family import ALIASES, INSTEAD, check_family, suggest_family
 from bayescore.validation import DataError
 
 QUIET = {"random_state": 1, "progressbar": False, "draws": 200, "tune": 300}
@@ -53,14 +53,14 @@ def test_names_of_what_is_not_here_are_answered_by_families_that_are(name):
 
 @pytest.mark.parametrize("name", ["Skew-Normal", "SkewNormal", "zero_inflated_poisson", "hurdle_lognormal"])
 def test_names_are_read_without_marks_and_capitals(name):
-    assert instead_of(name)
+    assert suggest_family(name)
     with pytest.raises(ValueError, match="is not here"):
         check_family(name)
 
 
 @pytest.mark.parametrize("name", ["foo", 3, "gaussian(log)", "poisson(identity)"])
 def test_other_names_are_unknown(name):
-    assert not instead_of(name)
+    assert not suggest_family(name)
     with pytest.raises(ValueError, match=r"choose one of|must be written as"):
         check_family(name)
 

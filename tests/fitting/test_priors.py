@@ -13,7 +13,7 @@ from bayescore.families.family import check_family
 from bayescore.fitting.prior import design_prior, draws_under, rescaled
 from bayescore.models.posterior import likelihood_terms
 from bayescore.priors.by_name import prior_from_dict, prior_of
-from bayescore.priors.groups import on_columns
+from bayescore.priors.groups import prior_on_columns
 from tests.fitting.printed import one_line
 
 DESIGN = Design(("age", "tall"), intercept=True, center=(40.0, 0.5), scale=(10.0, 0.5))
@@ -49,7 +49,7 @@ def test_coefficients_without_a_prior_of_their_own_have_the_default():
 
 
 def test_columns_that_are_not_standardised_have_their_sds():
-    prior = on_columns(np.array([0.0, 30.0, 7.0]), np.array([0.0, 10.0, 0.0]), 0)
+    prior = prior_on_columns(np.array([0.0, 30.0, 7.0]), np.array([0.0, 10.0, 0.0]), 0)
     assert prior.mu == (0.0, 0.0, 0.0)
     assert prior.sigma == pytest.approx((2.5 * np.sqrt(1.0 + 3.0**2), 0.25, 2.5))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayescore.data.passes import Comoments
-from bayescore.priors.groups import given_others, on_columns, spread_of
+from bayescore.priors.groups import conditional_sds, prior_on_columns, sds_from_comoments
 from bayescore.types import WeightedData
 
 N = 3000
@@ -28,7 +28,7 @@ def remainder(X, d, w):
 
 def without_intercept(X):
     found = Comoments.of(rows_of(X))
-    return on_columns(found.mean, spread_of(found, constant=False), None)
+    return prior_on_columns(found.mean, sds_from_comoments(found, constant=False), None)
 
 
 @pytest.mark.parametrize(
@@ -45,17 +45,17 @@ def without_intercept(X):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_it_is_what_a_regression_on_the_others_leaves(X, weighted):
     w = RNG.uniform(0.5, 2.0, N) if weighted else np.ones(N)
-    found = given_others(Comoments.of(rows_of(X, w)).covariance)
+    found = conditional_sds(Comoments.of(rows_of(X, w)).covariance)
     expected = [remainder(X, d, w) for d in range(X.shape[1])]
     np.testing.assert_allclose(found, expected, rtol=1e-3)  # four digits of the share
 
 
 def test_columns_that_are_combinations_of_others_have_their_own_sd():
     X = np.column_stack([A, B, A + B, YEAR])
-    found = given_others(Comoments.of(rows_of(X)).covariance)
+    found = conditional_sds(Comoments.of(rows_of(X)).covariance)
     np.testing.assert_allclose(found[:3], X.std(axis=0)[:3], rtol=1e-12)
     assert found[3] == pytest.approx(remainder(X[:, [0, 1, 3]], 2, np.ones(N)), rel=1e-3)  # which is none
-    every = given_others(Comoments.of(rows_of(DUMMIES)).covariance)
+    every = conditional_sds(Comoments.of(rows_of(DUMMIES)).covariance)
     np.testing.assert_allclose(every, DUMMIES.std(axis=0), rtol=1e-12)
 
 

@@ -15,7 +15,7 @@ from bayescore.diagnostics.certificate.whole import squares_within
 from bayescore.models.normal import GroupSdPosterior, NoiseSdPosterior
 from bayescore.models.predictor import multipliers
 from bayescore.numerics.chains import ess
-from bayescore.priors.groups import HalfStudentT, autoscaled, sd_prior_for
+from bayescore.priors.groups import HalfStudentT, autoscaled_prior, sd_prior_for
 from bayescore.samplers import normal
 from bayescore.validation import DataError
 from tests.exact_normal import Exact
@@ -160,7 +160,7 @@ def test_proposals_reach_the_left_tail_of_sds_that_may_be_0(terms, monkeypatch):
         rows["y"] = rows["a"] + 0.12 * rng.normal(size=40)[rows["g"]] + rng.normal(size=1500)
         core = bc.build_coreset(rows, formula=f"y ~ a + b + {terms}", standardize=True, **FAMILY)
         prior = sd_prior_for(core)
-        target = GroupSdPosterior.of(core, autoscaled(core), prior, prior)
+        target = GroupSdPosterior.of(core, autoscaled_prior(core), prior, prior)
         mode = target.find_mode(core.params["sd"])
         points = mode.point - np.linspace(0.0, 6.0, 25)[:, None] * np.eye(len(mode.point))[target.log_sds["g"].start]
         for bent in rises:

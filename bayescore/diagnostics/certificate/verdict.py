@@ -1,9 +1,9 @@
 """The verdict of a certificate: one rule and one style of text for every kind of model.
 
-Moved draws are delivered as they are where the weights of some of them change no figure by more than noise (`settled`).
-Else all draws are weighed, in one more pass, and resampled; so they are too where the only objection is k-hat of few
-draws, whose own error is large. Where weighing all takes too much memory (`Weighed.again`), those weighed first are
-resampled. `certify` has the order of the verdicts.
+Moved draws are delivered as they are where the weights of some of them change no figure by more than noise
+(`corrections_negligible`). Else all draws are weighed, in one more pass, and resampled; so they are too where the only
+objection is k-hat of few draws, whose own error is large. Where weighing all takes too much memory (`Weighed.again`),
+those weighed first are resampled. `certify` has the order of the verdicts.
 """
 
 import math
@@ -24,7 +24,7 @@ from bayescore.limits import (
     MIN_ESS_SHARE,
     NEGLIGIBLE_ERROR,
 )
-from bayescore.numerics.moments import ErrorFamily, close, risk, settled, worst
+from bayescore.numerics.moments import ErrorFamily, corrections_negligible, describe_worst, errors_negligible, risk
 from bayescore.samplers.summaries import DataUnits
 from bayescore.text import listed, number
 from bayescore.types import FloatArray, IntArray
@@ -67,7 +67,7 @@ def judge(weigher: Weigher, max_draws: int, weigh: Callable[[IntArray], Weighed]
         left, enough = error_families(drawn, posterior.features, heavy, full), True
     elif first.weigh_all is not None:
         left = error_families(moved, posterior.features, heavy, full)
-        enough = settled(left) and risk(left, shrink=0.0) <= MAX_FAILURE_PROBABILITY
+        enough = corrections_negligible(left) and risk(left, shrink=0.0) <= MAX_FAILURE_PROBABILITY
         if (first.weights.unsure or (first.weights.good and not enough)) and len(first.at) < len(drawn.flat):
             whole = first.weigh_all()
     if not first.exact and (first.weigh_all is None or (not enough and whole.weights.good)):
@@ -119,33 +119,34 @@ def _level_and_text(judgement: Judgement, weigher: Weigher) -> tuple[Level, str,
     if judgement.whole.exact:
         return _level_of_all_rows(left, draws, _EXACT_TEXT if weigher.posterior.family.quadratic else _ALL_ROWS_TEXT)
     exact, of_effects = _effects_clause(judgement.effects)
-    if close(raw) and risk(raw) <= MAX_FAILURE_PROBABILITY and weights.spread < MAX_LOG_RATIO_SD and exact:
-        return Level.CERTIFIED, f"{k} and at worst {worst(raw)}{of_effects}.", None
+    if errors_negligible(raw) and risk(raw) <= MAX_FAILURE_PROBABILITY and weights.spread < MAX_LOG_RATIO_SD and exact:
+        return Level.CERTIFIED, f"{k} and at worst {describe_worst(raw)}{of_effects}.", None
     if risk(left) <= MAX_FAILURE_PROBABILITY:
         text = (
-            f"{k}, but of the draws as they are {worst(raw)}{of_effects}. Use the corrected draws (Certificate.idata): "
-            f"at worst {worst(left)}{', or a larger size' * judgement.effects.empty}."
+            f"{k}, but of the draws as they are {describe_worst(raw)}{of_effects}. Use the corrected draws "
+            f"(Certificate.idata): at worst {describe_worst(left)}{', or a larger size' * judgement.effects.empty}."
         )
         return Level.CORRECTED, text, None
     times = _draw_factor(left)
     if times is None:
-        return Level.NOT_CERTIFIED, f"{k}, but even of the corrected draws {worst(left)}. {remedy}", Remedy(Need.ROWS)
+        text = f"{k}, but even of the corrected draws {describe_worst(left)}. {remedy}"
+        return Level.NOT_CERTIFIED, text, Remedy(Need.ROWS)
     more, asked = _arguments_to_raise(times, len(weights.weights), draws)
     text = (
-        f"Too few draws to tell: {worst(left)} even of the corrected ones, Monte Carlo error included. About {times:g} "
-        f"times as many would do: {more}."
+        f"Too few draws to tell: {describe_worst(left)} even of the corrected ones, Monte Carlo error included. About "
+        f"{times:g} times as many would do: {more}."
     )
     return Level.NOT_CERTIFIED, text, asked
 
 
 def _level_of_all_rows(errors: list[ErrorFamily], draws: FloatArray, said: str) -> tuple[Level, str, Remedy | None]:
     """Return the verdict on draws that were made from all rows, by their own figures alone."""
-    error = f"{worst(errors)}, all of it Monte Carlo error"
+    error = f"{describe_worst(errors)}, all of it Monte Carlo error"
     if risk(errors) <= MAX_FAILURE_PROBABILITY:
         return Level.CERTIFIED, f"{said} At worst {error}.", None
     times = _draw_factor(errors)
     if times is None:
-        text = f"{said} But {worst(errors)}, by their Monte Carlo error; sample anew, with a longer warm-up."
+        text = f"{said} But {describe_worst(errors)}, by their Monte Carlo error; sample anew, with a longer warm-up."
         return Level.NOT_CERTIFIED, text, Remedy(Need.CHAINS, 2 * draws.shape[1])
     more, asked = _arguments_to_raise(times, draws.shape[0] * draws.shape[1], draws)
     text = f"{said} They are too few to tell: {error}. About {times:g} times as many would do: {more}."
