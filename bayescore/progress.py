@@ -90,7 +90,7 @@ class Bar:
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
-        self._foretell()
+        self._announce_if_long()
 
     def advance(self, n: float) -> None:
         """Add what was done."""
@@ -104,21 +104,21 @@ class Bar:
             self._timed += n
             self.pace = (now - self._begin) / self._timed
             if now - self._begin > _ENOUGH:
-                self._foretell()
+                self._announce_if_long()
 
     def expect(self, more: float, description: str) -> None:
         """Set how much is to come, at the pace since the last `restart`, and the name of the work."""
         with self._lock:
             self.name, self.total, self._said = description, self._done + more, False
             self.display.update(self.task, total=self.total, description=description)
-            self._foretell()
+            self._announce_if_long()
 
     def restart(self) -> None:
         """Let the work from here on tell the pace."""
         with self._lock:
             self._begin, self._timed = None, 0.0
 
-    def _foretell(self) -> None:
+    def _announce_if_long(self) -> None:
         if self._said or self.total is None:
             return
         if (seconds := (self.total - self._done + self.after) * self.pace) > LONG:

@@ -43,7 +43,7 @@ def counted(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or f'{one}s'}"
 
 
-def shown_apart(one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:
+def first_difference(one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:
     """Return names of two lists that are not the same, five of each with the first that differs among them."""
     first = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     start = max(0, first - 4)

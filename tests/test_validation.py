@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayescore import validation
-from bayescore.text import listed, shown_apart
+from bayescore.text import first_difference, listed
 from bayescore.validation import DataError
 
 
@@ -120,9 +120,9 @@ def test_weights():
 
 def test_names_are_shown_where_they_differ():
     names = ["a", "b", "c", "d", "e", "f", "g"]
-    assert shown_apart(names[:6], [*names[:5], "h"]) == ("..., b, c, d, e, f", "..., b, c, d, e, h")
-    assert shown_apart(["x", "y"], ["y", "x"]) == ("x, y", "y, x")
-    assert shown_apart(names, ["z", *names]) == ("a, b, c, d, e, ...", "z, a, b, c, d, ...")
+    assert first_difference(names[:6], [*names[:5], "h"]) == ("..., b, c, d, e, f", "..., b, c, d, e, h")
+    assert first_difference(["x", "y"], ["y", "x"]) == ("x, y", "y, x")
+    assert first_difference(names, ["z", *names]) == ("a, b, c, d, e, ...", "z, a, b, c, d, ...")
 
 
 def test_the_first_few_of_many_things_are_listed():

@@ -35,7 +35,7 @@ from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.files import Arrays
 from bayescore.limits import MAX_FAR
-from bayescore.numerics.identical_rows import COLLISION, TOO_MANY, merged
+from bayescore.numerics.identical_rows import COLLISION, TOO_MANY, merge_identical
 from bayescore.priors.groups import does_not_vary
 from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, WeightedData, stack
 from bayescore.validation import DataError
@@ -247,7 +247,7 @@ def _aggregate(dataset: Dataset, limit: float, salt: int) -> WeightedData | str:
     kept: list[WeightedData] = []
     total = np.zeros(1024)
     for grouped in dataset.map(
-        lambda _, block: merged(block, limit, salt),
+        lambda _, block: merge_identical(block, limit, salt),
         "merging rows",
         canonical=True,  # weights are added in the order of the blocks
     ):

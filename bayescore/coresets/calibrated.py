@@ -236,7 +236,8 @@ class Calibrated(PredictingMethod):
         if start == n_rows:  # all rows, with their own weights
             curve = [replace(calibration.fit(start), errors=Errors(0.0, 0.0, 0.0))]
         else:
-            curve = calibration.search(start, tolerance) if size is None else calibration.asked(start, tolerance)
+            search = calibration.search if size is None else calibration.fit_asked_size
+            curve = search(start, tolerance)
         return curve, (shares.laplace.theta, look_at_mode.part)
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:

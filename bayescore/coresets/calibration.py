@@ -205,7 +205,7 @@ def fit_weights(
     for step in range(max_steps):
         if np.abs(gradient).max() <= goal:
             return WeightFit(factors, totals - shares @ factors, r, step)
-        hessian = products.over(factors > 0.0) / ridge
+        hessian = products.update(factors > 0.0) / ridge
         hessian[np.diag_indices(q)] += 1.0 + 1e-13 * hessian.max()  # positive definite in spite of rounding
         factor = linalg.cho_factor(hessian, lower=True, overwrite_a=True, check_finite=False)
         direction = -linalg.cho_solve(factor, gradient, check_finite=False)
@@ -233,7 +233,7 @@ class ActiveGram:
         self._active = np.zeros(shares.shape[1], dtype=bool)
         self._total = np.zeros((len(shares), len(shares)))
 
-    def over(self, active: NDArray[np.bool_]) -> FloatArray:
+    def update(self, active: NDArray[np.bool_]) -> FloatArray:
         """Return the sum over the rows in `active`, shape (m,)."""
         come, gone = np.flatnonzero(active & ~self._active), np.flatnonzero(self._active & ~active)
         if len(come) + len(gone) < 0.5 * np.count_nonzero(active):
@@ -317,7 +317,7 @@ class Calibration:
     reach: int
     largest: int
 
-    def widened(self) -> "Calibration":
+    def with_more_candidates(self) -> "Calibration":
         """Return the same with candidates for the largest size; one pass."""
         surveyed = survey(self.dataset, self.shares, self.largest, 0, (self.draw_seed, 0), part=self.survey.part)
         return replace(self, survey=self.survey._replace(candidates=surveyed.candidates), reach=self.largest)
@@ -390,7 +390,7 @@ class Calibration:
         error = (spread**2).sum(axis=1) / (scale**2).sum(axis=1) - 1.0
         return np.asarray(np.clip(error, -MAX_SHIFT, MAX_SHIFT))
 
-    def judged(self, fitted: Fitted, trial: Trial) -> Fitted:
+    def with_predicted_errors(self, fitted: Fitted, trial: Trial) -> Fitted:
         """Return `fitted` with the errors that `trial` predicts."""
         return replace(fitted, errors=trial.errors(fitted.rows))
 
@@ -407,7 +407,7 @@ class Calibration:
             trial = try_out(self.problem, fitted.rows, self.seed + rounds)
             if trials or trial.error > tolerance:
                 trial = trial.over_all_rows(self.dataset, draw_seed=self.draw_seed, size=size)
-            fitted = self.judged(fitted, trial)
+            fitted = self.with_predicted_errors(fitted, trial)
             if best is None or fitted.error < best[0].error:
                 best = fitted, trial
             if best[0].error <= tolerance or rounds == MAX_ROUNDS or best[1].shape_error(best[0].rows) <= tolerance:
@@ -426,23 +426,23 @@ class Calibration:
         fitted, trial = self.refine(start, tolerance)
         curve = [fitted]
         if fitted.error > tolerance and start < self.largest:
-            wide = self.widened()
+            wide = self.with_more_candidates()
             while fitted.error > tolerance and fitted.size < self.largest:
                 fitted, _ = wide.refine(min(2 * fitted.size, self.largest), tolerance)
                 curve.append(fitted)
         elif fitted.rounds == 0:
             smallest = max(50, 5 * self.dataset.n_features)
             while fitted.error <= tolerance and (size := round(fitted.size / math.sqrt(2.0))) >= smallest:
-                fitted = self.judged(self.fit(size), trial)
+                fitted = self.with_predicted_errors(self.fit(size), trial)
                 curve.append(fitted)
         return curve
 
-    def asked(self, size: int, tolerance: float) -> list[Fitted]:
+    def fit_asked_size(self, size: int, tolerance: float) -> list[Fitted]:
         """Return the fit of the size asked for, and where that is far off, larger ones to tell which would do."""
         fitted, trial = self.refine(size, tolerance)
         curve = [fitted]
         if fitted.error > 2.0 * tolerance and size < self.largest:
-            wide = self.widened()
+            wide = self.with_more_candidates()
             while curve[-1].error > 2.0 * tolerance and curve[-1].size < self.largest:
-                curve.append(wide.judged(wide.fit(min(2 * curve[-1].size, self.largest)), trial))
+                curve.append(wide.with_predicted_errors(wide.fit(min(2 * curve[-1].size, self.largest)), trial))
         return curve

@@ -697,9 +697,9 @@ def approach_centre(
             expanded = _sums_by_series(sums, at, family, unit)
         except np.linalg.LinAlgError:  # a step led too far
             expanded = sums, at
-        if way.go(_next_density(*expanded, prior, unit)):
+        if way.take_step(_next_density(*expanded, prior, unit)):
             return way.at, True
-    way.back()
+    way.return_to_origin()
     return way.at, False
 
 
@@ -723,7 +723,7 @@ class _StepControl:
         self.at, self._origin, self._end, self._unit = at, at, at, unit
         self._share, self._last, self._last_of_effects = 1.0, math.inf, math.inf
 
-    def go(self, ahead: CellPosterior | None) -> bool:
+    def take_step(self, ahead: CellPosterior | None) -> bool:
         """Go on to `ahead`, None if there is no step, or back; return whether it is near the end."""
         step = math.inf if ahead is None else _largest_move(self.at, ahead, self._unit)
         # where S did not move in the last step it may move far
@@ -745,7 +745,7 @@ class _StepControl:
         self.at = ahead
         return near
 
-    def back(self) -> None:
+    def return_to_origin(self) -> None:
         """Go back to the last place from which there was a step."""
         self.at = self._origin
 

@@ -128,7 +128,7 @@ class Cells:
         )
         return Dataset(source)
 
-    def seen(self, dataset: Dataset) -> Dataset:
+    def coded_by_cell(self, dataset: Dataset) -> Dataset:
         """Return the data set with the cell of each row as its only group."""
         design = dataset.design
         view = CellDesign(
@@ -227,14 +227,14 @@ class _CellCounter:
             self._sample.append(part.sample)
             self._held += len(part.sample)
         if sum(len(waiting.keys) for waiting in self._waiting) > max(len(self._known.keys), _LEAST_WAITING):
-            self._known, self._waiting = self._together(), []
+            self._known, self._waiting = self._merge_counts(), []
 
     def total(self) -> CellCounts:
         """Return keys and counts of all parts, and the sample."""
         sample = stack(self._sample).take(slice(0, _MOST_OF_SAMPLE * _SAMPLE)) if self._held else None
-        return replace(self._together(), sample=sample)
+        return replace(self._merge_counts(), sample=sample)
 
-    def _together(self) -> CellCounts:
+    def _merge_counts(self) -> CellCounts:
         parts = [self._known, *self._waiting]
         keys, places = np.unique(np.concatenate([part.keys for part in parts]), return_inverse=True)
         counts = np.bincount(places, np.concatenate([part.counts for part in parts])).astype(np.int64)

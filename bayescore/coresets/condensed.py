@@ -125,7 +125,7 @@ class Condensation:
         return cls(density, plain, totals, pool.best(), reach, n_sample, shares)
 
     @property
-    def steeper(self) -> float:
+    def curvature_ratio(self) -> float:
         """The largest ratio of the averaged curvature to that of the posterior at the mode; infinite if not finite."""
         factor = self.density.at.factor
         averaged = factor.T @ self.totals.precision @ factor
@@ -200,7 +200,7 @@ class SharedDrawsPosterior(FullDataPosterior):
         inverse = linalg.solve_triangular(self.near.factor, np.eye(len(self.near.theta)), lower=True)
         return self.near.theta, inverse.T @ inverse
 
-    def at_own_mode(self, rows: WeightedData) -> tuple[FloatArray, FloatArray]:
+    def mode_and_precision_of(self, rows: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return the same."""
         return self.at_mode()
 
@@ -273,10 +273,10 @@ class CondensedRows(NamedTuple):
     @property
     def error(self) -> float:
         """The largest error, as it is compared with a tolerance."""
-        return largest(self.errors)
+        return largest_error(self.errors)
 
 
-def largest(errors: Errors) -> float:
+def largest_error(errors: Errors) -> float:
     """Return the largest of three errors, as it is compared with a tolerance of means."""
     return max(errors.mean, SHAPE * errors.sd, SHAPE * errors.correlation)
 
@@ -291,15 +291,15 @@ class SizeSearch:
     seed: int
     shares: tuple[float, ...] = WHOLE  # of steps to the density of rows
 
-    def over(self, condensation: Condensation, kept: list[int]) -> tuple[list[CondensedRows], int]:
+    def run(self, condensation: Condensation, kept: list[int]) -> tuple[list[CondensedRows], int]:
         """Return the best of each size that was tried, up to one within the tolerance, and the number of moves.
 
         A move averages all rows' terms anew. Sizes are tried again where that gave nothing within the tolerance and
         a density was not found by whole steps.
         """
-        tried, moves = self._over(condensation, kept)
+        tried, moves = self._run(condensation, kept)
         if min(one.error for one in tried) > self.tolerance and any(one.near is None for one in tried):
-            more, again = replace(self, shares=SHORTER)._over(condensation, kept)
+            more, again = replace(self, shares=SHORTER)._run(condensation, kept)
             moves += again
             sizes = sorted({one.size for one in tried + more})
             tried = [
@@ -307,12 +307,12 @@ class SizeSearch:
             ]
         return tried, moves
 
-    def _over(self, condensation: Condensation, kept: list[int]) -> tuple[list[CondensedRows], int]:
+    def _run(self, condensation: Condensation, kept: list[int]) -> tuple[list[CondensedRows], int]:
         expansion, moves, tried = condensation.expansion(), 0, list[CondensedRows]()
         for n_kept in kept:
             if tried and tried[0].error > LOST and n_kept < kept[-1]:
                 continue
-            tries = [self._tried(condensation, n_kept, expansion)]
+            tries = [self._try_size(condensation, n_kept, expansion)]
             for _ in range(MAX_MOVES if n_kept == kept[-1] else 1):
                 near = tries[-1].near
                 if tries[-1].error <= self.tolerance or moves == MAX_MOVES or near is None:
@@ -320,7 +320,7 @@ class SizeSearch:
                 if largest_difference(condensation.density.at, near) <= MOVED:
                     break
                 condensation, moves = condensation.moved(self.dataset, GaussianDensity(near)), moves + 1
-                tries.append(self._tried(condensation, n_kept, expansion))
+                tries.append(self._try_size(condensation, n_kept, expansion))
             tried.append(min(tries, key=lambda one: one.error))
             if tried[-1].error <= self.tolerance:
                 break
@@ -328,7 +328,7 @@ class SizeSearch:
                 break  # the rows kept have led away, and more would
         return tried, moves
 
-    def _tried(self, around: Condensation, n_kept: int, expansion: Expansion) -> CondensedRows:
+    def _try_size(self, around: Condensation, n_kept: int, expansion: Expansion) -> CondensedRows:
         rows = around.rows(n_kept)
         near = nearest_normal(rows, around.density.at, self.prior, self.shares)
         trial = try_out(
@@ -338,7 +338,7 @@ class SizeSearch:
         doubtful = (
             near is None or _far_from_normal(trial.full.draws, around.shares.laplace) or trial.error > self.tolerance
         )
-        if doubtful and largest(errors) <= LOST + 3.0 * trial.error:
+        if doubtful and largest_error(errors) <= LOST + 3.0 * trial.error:
             errors = trial.over_all_rows(self.dataset, draw_seed=self.seed, size=1).errors(rows)
         return CondensedRows(rows, n_kept + 2 * self.dataset.n_features, errors, near)
 
@@ -418,7 +418,7 @@ class Condensed(PredictingMethod):
             self.check_size(size, D)
         tolerance = check_tolerance(self.tolerance)
         with one_blas_thread():
-            tried, moves = self._tried(dataset, size, seed, family, tolerance=tolerance)
+            tried, moves = self._try_sizes(dataset, size, seed, family, tolerance=tolerance)
         best = smallest_within(tried, tolerance)
         pseudo = best.rows.pseudo
         info = CondensedInfo(
@@ -439,7 +439,7 @@ class Condensed(PredictingMethod):
                 f"least {2 * n_features}, or method='calibrated'"
             )
 
-    def _tried(
+    def _try_sizes(
         self, dataset: Dataset, size: int | None, seed: int, family: Family, *, tolerance: float
     ) -> tuple[list[CondensedRows], int]:
         """Return what was tried, and how often terms were averaged anew."""
@@ -454,13 +454,13 @@ class Condensed(PredictingMethod):
             return Condensation.of(dataset, shares, sample_rows(shares.reach, tolerance, D), kept[-1], seeds[-1])
 
         _, look_at_mode = full_mode(dataset, family, prior, seeds[:MAX_PILOTS], look)
-        if family.linear and (steeper := look_at_mode.steeper) > STEEPER:
+        if family.linear and (ratio := look_at_mode.curvature_ratio) > STEEPER:
             raise TooFarFromNormalError(
                 "the posterior is too far from normal to be condensed: averaged over its normal approximation, rows "
-                f"bend it {steeper:.2g} times as much as at the mode (limit {STEEPER:g}), as where few rows have a 1 "
+                f"bend it {ratio:.2g} times as much as at the mode (limit {STEEPER:g}), as where few rows have a 1 "
                 "in some column, and none of them an event; method='calibrated' keeps real rows"
             )
-        return SizeSearch(dataset, prior, tolerance, seeds[-2]).over(look_at_mode, kept)
+        return SizeSearch(dataset, prior, tolerance, seeds[-2]).run(look_at_mode, kept)
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return pseudo-rows, and rows kept beside them, that meet averaged totals of `rows` about the anchor.

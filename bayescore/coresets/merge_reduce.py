@@ -125,7 +125,7 @@ class Tree:
         # the anchor is the mode of the largest power of two of the leaves so far
         share = 1.0 if anchor is None else 2.0 ** (level + 1 - self.n_leaves.bit_length())
         seed, delta = node_seed(self.seed, level, last), node_delta(level, last)
-        return reduced(self.reducer, rows, ReduceRequest(self.size, seed, self.family, delta, anchor, share))
+        return reduce_rows(self.reducer, rows, ReduceRequest(self.size, seed, self.family, delta, anchor, share))
 
     def reduced_leaf(self, index: int, block: WeightedData) -> ReduceResult:
         """Return leaf number `index`, of this tree's generation, reduced."""
@@ -205,8 +205,8 @@ class Tree:
         return replace(self, nodes=nodes, n_leaves=int(arrays["n_leaves"]), losses=losses, anchor=anchor)
 
 
-def reduced(reducer: Reducer, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
-    """Return at most `request.size` rows in place of `rows`; all of them, if there are no more."""
+def reduce_rows(reducer: Reducer, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
+    """Reduce `rows` to at most `request.size` rows; return all of them if they are no more."""
     # identical rows are one with their weights: nothing is lost, and the rest can be told apart
     few = max(request.size, len(rows) // 4)
     if len(rows) > request.size and (merged := aggregate(Dataset(as_source(rows)), few)) is not None:
@@ -425,16 +425,16 @@ class MergeReduce(Method):
         has_losses = not any(map(math.isnan, tree.losses))
         info = TreeInfo(self.method.described, tree.n_leaves, tree.size, levels if has_losses else None)
         if anchored:
-            return self._anchored(tree, rows, size, info)
+            return self._answer_anchored(tree, rows, size, info)
         delta = node_delta(_TOP, tree.n_leaves)
-        answer = reduced(tree.reducer, rows, ReduceRequest(size, _answer_seed(tree), tree.family, delta))
+        answer = reduce_rows(tree.reducer, rows, ReduceRequest(size, _answer_seed(tree), tree.family, delta))
         epsilon = compose_loss(max(tree.losses, default=0.0), answer)
         radius = min([answer.radius, *(node.radius for node in tree.nodes)])
         if not math.isnan(epsilon):
             info = replace(info, epsilon=epsilon, delta=DELTA)
         return BuildResult(answer.rows, info if math.isinf(radius) else replace(info, radius=radius), self)
 
-    def _anchored(self, tree: Tree, rows: WeightedData, size: int, info: TreeInfo) -> BuildResult[TreeInfo]:
+    def _answer_anchored(self, tree: Tree, rows: WeightedData, size: int, info: TreeInfo) -> BuildResult[TreeInfo]:
         """Return a coreset of the rows by the reducer, with its errors and those of the nodes."""
         reducer = cast(AnchoredReducer, tree.reducer)
         # a stream may not know yet which label is +1, and draws from a mirrored posterior are other draws

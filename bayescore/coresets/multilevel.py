@@ -170,8 +170,8 @@ class Start:
         return at
 
 
-def flat_mode(dataset: Dataset, family: Family, prior: Prior) -> FloatArray:
-    """Return where the coefficients begin, shape (p,): the mode of a sample of rows without effects, or 0."""
+def mode_without_effects(dataset: Dataset, family: Family, prior: Prior) -> FloatArray:
+    """Return the mode of the coefficients of a sample of rows without effects, shape (p,); 0 if there is none."""
     try:
         return mode_of(sample_by_column(dataset, SEED).expanded(), family, prior).beta
     except NoModeError:
@@ -289,8 +289,8 @@ class CondensedCells(NamedTuple):
             warn(text, LittleGainWarning)
 
 
-def columns_of(design: Design) -> IntArray:
-    """Return the columns that vary by some factor, the intercept's first; -1 for one that is no column."""
+def varying_columns(design: Design) -> IntArray:
+    """Return the columns whose coefficients vary by group, the intercept's first; -1 for one without a column."""
     asked = {effect: None for own in design.groups for effect in own.effects}
     if list(asked) == ["1"] and design.constant is None:
         return np.array([-1])
@@ -313,8 +313,9 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
 
     `start` is the centre of a part of the rows.
     """
-    columns = columns_of(dataset.design)
-    beta = flat_mode(dataset, family, prior) if start is None else start.beta  # before the scan, which draws a sample
+    columns = varying_columns(dataset.design)
+    # before the scan, which draws a sample
+    beta = mode_without_effects(dataset, family, prior) if start is None else start.beta
     cells = Cells.of(dataset)
     few = cells.counts <= 2 * len(columns)  # pseudo-rows would be as many rows
     n_rows, sizes = dataset.scan.n_rows, [len(group) for group in dataset.design.groups]
@@ -334,11 +335,11 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
             repr(prior), sizes, len(cells), 0, n_few, len(cells) - n_few, n_rows, 0, None, 0.0, 0.0, 0
         )
         return CondensedCells(rows, info, cells, None, notes=(note,))
-    seen = cells.seen(dataset)
+    seen = cells.coded_by_cell(dataset)
     unit = _unit_effects(dataset, columns)
     if start is None:
         point = CellPosterior.start(beta, np.diag((_FIRST_SD * unit) ** 2), len(cells), columns)
-        begin = [_begin(dataset, cells, point, family, (prior, unit)), point]
+        begin = [_starting_density(dataset, cells, point, family, (prior, unit)), point]
     else:
         begin = [start.density(cells, columns)]
     limit = min(SHAPE, TOGETHER / math.sqrt(len(few)))
@@ -366,7 +367,7 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
         kept_small=int(few.sum()),
         kept_shape=int((~inside.merged[:-1] & ~few).sum()),
         kept_rows=len(inside.kept),
-        pseudo_rows=sum(_n_different(part) for part in (inside.pseudo, within)),
+        pseudo_rows=sum(_n_distinct_rows(part) for part in (inside.pseudo, within)),
         effect_sds=np.sqrt(np.diagonal(about.points.at.prior)).tolist(),
         mode_error=error,
         shape_error=float(inside.missed[inside.merged[:-1]].max(initial=0.0)),
@@ -387,7 +388,7 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
     return CondensedCells(rows, info, cells, centre, tuple(doubts), tuple(notes))
 
 
-def _begin(
+def _starting_density(
     dataset: Dataset, cells: Cells, point: CellPosterior, family: Family, priors: tuple[Prior, FloatArray]
 ) -> CellPosterior:
     """Return the density to begin at: about that of a sample of groups, or `point` where that has no centre."""
@@ -400,11 +401,11 @@ def _begin(
     near, settled = approach_centre(rows, start, family, priors, nearly=False)
     if not settled:  # the sds of effects that it reached may be far off
         return point
-    mean, variance = _first_effects(near, rows.load(), dataset.cells.label_weights, family, priors[1])
+    mean, variance = _starting_effects(near, rows.load(), dataset.cells.label_weights, family, priors[1])
     return near.with_effects(mean, variance)
 
 
-def _first_effects(
+def _starting_effects(
     near: CellPosterior, sample: WeightedData, label_weights: FloatArray, family: Family, unit: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return means and variances of cells' effects, shapes (C, Q) and (C, Q, Q), to begin at.
@@ -441,8 +442,8 @@ def _unit_effects(dataset: Dataset, columns: IntArray) -> FloatArray:
     return np.asarray(1.0 / np.where(columns < 0, 1.0, np.maximum(size[columns], np.finfo(float).tiny)))
 
 
-def _n_different(rows: WeightedData) -> int:
-    """Return how many rows there are if neighbours of the same predictor count once: successes and failures of one."""
+def _n_distinct_rows(rows: WeightedData) -> int:
+    """Count the rows, with neighbours of the same predictor as one: its successes and failures."""
     predictor = np.column_stack([rows.X, np.zeros(len(rows)) if rows.offset is None else rows.offset])
     return int(np.count_nonzero(np.diff(predictor, axis=0, prepend=np.nan).any(axis=1)))
 
@@ -517,7 +518,7 @@ class Multilevel(Method):
 
     def _check_groups(self, design: Design) -> None:
         self._check_has_groups(design)
-        columns_of(design)  # raises where effects cannot be condensed
+        varying_columns(design)  # raises where effects cannot be condensed
 
     def stream_block(self, size: int, n_features: int) -> int:
         """Return the rows that are condensed together."""

@@ -186,13 +186,15 @@ class FullDataPosterior:
         terms = part + prior_part(at, self.prior)
         return at + np.linalg.solve(terms.precision, terms.gradient), width_precision(part.precision, at, self.prior)
 
-    def at_own_mode(self, rows: WeightedData) -> tuple[FloatArray, FloatArray]:
+    def mode_and_precision_of(self, rows: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return the same of the posterior of `rows`."""
         return mode_and_precision(posterior(rows, self.family, self.prior), self.expansion.at, tolerance=1e-4)
 
-    def own(self, rows: WeightedData, base: Base, at: tuple[FloatArray, FloatArray] | None = None) -> WeightedDraws:
-        """Return the base's draws moved to the posterior of `rows`, and weighed; `at` is what `at_own_mode` says."""
-        draws = base.moved(*(self.at_own_mode(rows) if at is None else at))
+    def weighted_draws(
+        self, rows: WeightedData, base: Base, at: tuple[FloatArray, FloatArray] | None = None
+    ) -> WeightedDraws:
+        """Return the base's draws moved to the posterior of `rows`, weighed; `at` is its mode and precision."""
+        draws = base.moved(*(self.mode_and_precision_of(rows) if at is None else at))
         values = log_likelihoods(draws, rows, self.family) + self.log_prior(draws)
         return WeightedDraws(draws, values - base.log_density)
 
@@ -214,11 +216,11 @@ class Trial:
     candidates: Candidates | None = None
     total: float = math.nan
 
-    def own(self, rows: WeightedData) -> WeightedDraws:
+    def weighted_draws(self, rows: WeightedData) -> WeightedDraws:
         """Return the base's draws moved to the posterior of `rows`, and weighed; known of the rows tried out."""
         if rows is self.rows:
             return WeightedDraws(self.base.draws, self.base.log_weights)
-        return self.problem.own(rows, self.base)
+        return self.problem.weighted_draws(rows, self.base)
 
     def errors(self, rows: WeightedData) -> Errors:
         """Return the errors to expect of the posterior of `rows`.
@@ -226,7 +228,7 @@ class Trial:
         Where the draws do not cover both posteriors, the sd of the log weights stands for all: it tells that they are
         far apart, not how far.
         """
-        log_ratios = self.own(rows)
+        log_ratios = self.weighted_draws(rows)
         if min(log_ratios.ess, self.full.ess) < MIN_ESS_SHARE * len(log_ratios.draws):
             spread = float((self.full.log_weights - log_ratios.log_weights).std())
             return Errors(spread, spread, spread)
@@ -237,7 +239,7 @@ class Trial:
 
         It is what rows that know of the tails are drawn for.
         """
-        weighted = WeightedDraws(self.full.draws, self.own(rows).log_weights)
+        weighted = WeightedDraws(self.full.draws, self.weighted_draws(rows).log_weights)
         if min(weighted.ess, self.full.ess) < MIN_ESS_SHARE * len(self.values):
             return math.inf
         errors = errors_between(weighted, self.full)
@@ -300,13 +302,13 @@ def tempered(log_ratio: FloatArray) -> FloatArray:
 
 def draw_base(problem: FullDataPosterior, rows: WeightedData, seed: int) -> Base:
     """Return draws of the posterior of `rows`: weighed normal ones about its mode where they do, else others."""
-    mode, precision = problem.at_own_mode(rows)
+    mode, precision = problem.mode_and_precision_of(rows)
     scale = factor_of_inverse(precision)
     stream, chains = np.random.SeedSequence(seed).spawn(2)
     normals = np.random.default_rng(stream).standard_normal((N_DRAWS, len(mode)))
     even = np.zeros(N_DRAWS)
     normal = Base(mode + normals @ scale.T, -0.5 * (normals**2).sum(axis=1), mode, precision, even)
-    own = problem.own(rows, normal, (mode, precision))
+    own = problem.weighted_draws(rows, normal, (mode, precision))
     if own.ess >= NORMAL_ESS_SHARE * N_DRAWS:
         return replace(normal, log_weights=own.log_weights)
     target = posterior(rows, problem.family, problem.prior)

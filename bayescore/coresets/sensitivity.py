@@ -85,7 +85,7 @@ def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, d
     414
     """
     epsilon, delta = check_positive(epsilon, "epsilon", below=1.0), check_positive(delta, "delta", below=1.0)
-    return math.ceil(check_positive(c, "c") * _draws(mean_sensitivity, n_features, delta) / epsilon**2)
+    return math.ceil(check_positive(c, "c") * _size_at_unit_epsilon(mean_sensitivity, n_features, delta) / epsilon**2)
 
 
 def sensitivity_epsilon(mean_sensitivity: float, n_features: int, size: int, delta: float) -> float:
@@ -96,10 +96,10 @@ def sensitivity_epsilon(mean_sensitivity: float, n_features: int, size: int, del
     >>> round(sensitivity_epsilon(5.0, 10, size=1000, delta=0.05), 2)
     0.32
     """
-    return math.sqrt(_draws(mean_sensitivity, n_features, delta) / size)
+    return math.sqrt(_size_at_unit_epsilon(mean_sensitivity, n_features, delta) / size)
 
 
-def _draws(mean_sensitivity: float, n_features: int, delta: float) -> float:
+def _size_at_unit_epsilon(mean_sensitivity: float, n_features: int, delta: float) -> float:
     return mean_sensitivity * ((n_features + 1) * math.log(max(mean_sensitivity, 1.0)) + math.log(1.0 / delta))
 
 

@@ -162,7 +162,7 @@ class StreamingCoreset:
         check_serves(method, self.family, METHODS)
         method.check(self.size, self.family)
         if not method.knows_groups:
-            _ = self._begun(Design(("x",)))  # raises errors that no rows are needed for
+            _ = self._begin_state(Design(("x",)))  # raises errors that no rows are needed for
         check_roles(roles or {}, sought, classes)
         labels = () if classes is None else two_classes(classes, "classes", (roles or {}).get("positive"))
         self._intake: Intake | DesignedIntake
@@ -219,11 +219,11 @@ class StreamingCoreset:
         """
         sought = check_exposure(check_family(self.family, seek=True), exposure)
         roles = Roles(offset=offset, trials=trials, exposure=exposure, response=sought.response)
-        intake, design, blocks = self._taken(Block(X, y, weights, offset, roles.beside, groups))
+        intake, design, blocks = self._take_block(Block(X, y, weights, offset, roles.beside, groups))
         if self._design is None:
             check_names(design, intake.label, self.intercept)
             cutter = Cutter(self._streamed.stream_block(self.size or 0, len(design.names)))
-            state = self._begun(design)
+            state = self._begin_state(design)
         else:
             cutter, state = copy(self._cutter), self._state
         with one_blas_thread():
@@ -235,7 +235,7 @@ class StreamingCoreset:
         self._intake, self._design, self._cutter, self._state = intake, design, cutter, state  # last, for interrupts
         return self
 
-    def _taken(self, block: Block) -> tuple[Intake | DesignedIntake, Design, Iterable[WeightedData]]:
+    def _take_block(self, block: Block) -> tuple[Intake | DesignedIntake, Design, Iterable[WeightedData]]:
         """Return what is known after a block, the design, and the block's rows in it."""
         if isinstance(self._intake, DesignedIntake):
             taken, rows = self._intake.take(block)
@@ -247,7 +247,7 @@ class StreamingCoreset:
         design = self._design or intake.design(intercept=self.intercept)
         return intake, design, [design.rows(raw)]
 
-    def _begun(self, design: Design) -> StreamState:
+    def _begin_state(self, design: Design) -> StreamState:
         return self._streamed.begin(self.size or 0, design, self.random_state, self.family)
 
     def coreset(self) -> Coreset:
@@ -341,7 +341,7 @@ class StreamingCoreset:
         stream._cutter = Cutter(check_integer(header["block_rows"], "block_rows", low=1))
         if "rest_X" in arrays:
             stream._cutter.cut(rows_from_arrays("rest", arrays))
-        stream._state = stream._begun(stream._design).from_arrays(arrays)
+        stream._state = stream._begin_state(stream._design).from_arrays(arrays)
         return stream
 
 

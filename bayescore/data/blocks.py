@@ -34,7 +34,7 @@ from bayescore.data.responses import LABELS, PAIRED, SECOND_ROLE, Classes, sorte
 from bayescore.data.roles import NO_WEIGHTS, OFFSET, Roles
 from bayescore.data.survey import NO_VALUES, DistinctValues, Survey, merge_surveys
 from bayescore.data.tables import check_dense, is_dask, is_table
-from bayescore.text import shown_apart
+from bayescore.text import first_difference
 from bayescore.types import NO_GROUP, IntArray, WeightedData, stack
 from bayescore.validation import DataError, check_aligned, check_finite
 
@@ -250,7 +250,7 @@ class Intake(BlockTotals):
                 f"{where} has {len(names)} columns, the blocks before it {len(self.names)}; give the same columns in "
                 "every block, or begin anew"
             )
-        shown, before = shown_apart(names, self.names)
+        shown, before = first_difference(names, self.names)
         raise DataError(
             f"{where} has the columns {shown}, the blocks before it {before}; give the same columns in the same order"
         )

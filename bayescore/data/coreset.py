@@ -50,7 +50,7 @@ from bayescore.data.responses import (
 )
 from bayescore.data.sources import ArraySource
 from bayescore.files import Arrays, check_path, digest, whole_file
-from bayescore.text import first_line, free_name, shown_apart
+from bayescore.text import first_difference, first_line, free_name
 from bayescore.types import NO_ROW, FloatArray, IntArray, WeightedData, read_only, stack
 from bayescore.validation import DataError, EarlierDesignError, check_choice, json_object
 
@@ -594,7 +594,7 @@ def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design
             "with all_rows(..., design=core.design), or labels, the second +1, with the same positive="
         )
     if data.feature_names != names:
-        shown, drawn = shown_apart(data.feature_names, names)
+        shown, drawn = first_difference(data.feature_names, names)
         raise DataError(
             f"{argument} has the features {shown}, the posterior {drawn}; give the same columns in the same order"
         )

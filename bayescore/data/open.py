@@ -31,7 +31,7 @@ from bayescore.data.roles import NO_WEIGHTS
 from bayescore.data.source import Source
 from bayescore.data.sources import column_names, has_named_columns
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
-from bayescore.text import listed, shown_apart
+from bayescore.text import first_difference, listed
 from bayescore.types import NO_GROUP, NO_ROW, WeightedData
 from bayescore.validation import ColumnError, DataError, OneOnlyError, check_alone, warn
 
@@ -226,7 +226,7 @@ def open_in(
         )
     names = dataset.design.raw_names
     if names != design.raw_names:
-        shown, before = shown_apart(names, design.raw_names)
+        shown, before = first_difference(names, design.raw_names)
         raise DataError(f"data has the features {shown}, {whose} {before}; give the same columns in the same order")
     if len(dataset.design.groups) != len(factors) + len(parts) and clusters is None:
         has = ", ".join(repr(grouping.name) for grouping in dataset.design.groups) or "none"

@@ -103,8 +103,8 @@ INSTEAD = {name: remedy for remedy, names in _INSTEAD.items() for name in names}
 """What to give for families that are not here, by names in lower case without marks."""
 
 
-def with_link(name: str) -> str:
-    """Return the name of the family here for one with its link, such as "bernoulli('probit')"; others as they are."""
+def resolve_link(name: str) -> str:
+    """Return the name of the family for a name with its link, such as "bernoulli('probit')"; other names unchanged."""
     match = _LINKED.fullmatch(name.strip().lower())
     if match is None:
         return name
@@ -739,7 +739,7 @@ def find_family(name: object) -> Family | None:
     """
     if not isinstance(name, str):
         return None
-    name = with_link(name)
+    name = resolve_link(name)
     kind, bracket, rest = name.strip().partition("(")
     kind = kind.strip()
     if kind not in FAMILIES and kind not in SIZED:

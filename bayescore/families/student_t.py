@@ -41,14 +41,14 @@ from bayescore.validation import check_positive
 
 
 @jit_inner
-def _constant(nu: float, sigma: float) -> float:
+def _log_norm(nu: float, sigma: float) -> float:
     return math.lgamma(0.5 * nu + 0.5) - math.lgamma(0.5 * nu) - 0.5 * math.log(nu * math.pi) - math.log(sigma)
 
 
 @jit_inner
 def student_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray, size: float, scale: float) -> None:  # noqa: ARG001
     """Write l of each row, and replace eta by the score."""
-    k, constant = 1.0 / (size * scale * scale), _constant(size, scale)
+    k, constant = 1.0 / (size * scale * scale), _log_norm(size, scale)
     for n in range(eta.size):
         v = k * eta[n] * eta[n]
         log_p[n] = constant - 0.5 * (size + 1.0) * math.log1p(v)
@@ -65,7 +65,7 @@ def student_derivatives(
     scale: float,
 ) -> None:
     """Write l, s, c and l''' at eta, shape (TILE,), to the rows of `out`."""
-    k, constant = 1.0 / (size * scale * scale), _constant(size, scale)
+    k, constant = 1.0 / (size * scale * scale), _log_norm(size, scale)
     for lane in range(TILE):
         v = k * eta[lane] * eta[lane]
         share = 1.0 / (1.0 + v)

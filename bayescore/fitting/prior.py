@@ -73,7 +73,7 @@ from bayescore.models.posterior import Derivatives, likelihood_terms, prior_part
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.numerics.psis import WeightedColumns, full_weights
 from bayescore.priors import Independent, Prior
-from bayescore.priors.by_name import ByName, leaves_out, prior_of
+from bayescore.priors.by_name import ByName, needs_default, prior_of
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms, standard_prior
 from bayescore.priors.prior import check_prior
 from bayescore.priors.smooths import Smooths
@@ -105,7 +105,7 @@ def design_prior(given: Prior | Mapping[str, Prior] | None, design: Design, defa
     if not isinstance(prior, Independent):
         return prior
     each = _scaled(prior, names, design.scales)
-    if isinstance(prior, ByName) and leaves_out(given):
+    if isinstance(prior, ByName) and needs_default(given):
         rest = design_prior(None, design, default)
         for d in prior.unnamed:
             each[d] = rest.of_coefficient(d, names[d], len(names))

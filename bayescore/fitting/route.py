@@ -81,7 +81,7 @@ from bayescore.models.groups.rows import label_weights
 from bayescore.models.laplace import missed_terms
 from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
 from bayescore.priors import Normal, Prior
-from bayescore.priors.by_name import check_unnamed, leaves_out, prior_of
+from bayescore.priors.by_name import check_unnamed, needs_default, prior_of
 from bayescore.priors.groups import (
     GroupPrior,
     check_group_prior,
@@ -240,7 +240,7 @@ class Given:
             )
         if isinstance(prior, Mapping):
             prior_of(prior, core.feature_names)
-        if leaves_out(prior) and core.pseudo.any() and core.design.given_others is None:
+        if needs_default(prior) and core.pseudo.any() and core.design.given_others is None:
             raise DataError(
                 "prior is missing: the default one goes by the sds of columns, which pseudo-rows do not tell; give a "
                 'prior, such as prior=bc.priors.Normal(0, 2.5), and by name one of all others, "*"'
@@ -935,7 +935,7 @@ class Route:
         """Return the prior of the columns of the coreset."""
         if self.in_design is not None:
             return self.in_design
-        prior = design_prior(self.prior, self.core.design, self._default() if leaves_out(self.prior) else None)
+        prior = design_prior(self.prior, self.core.design, self._default() if needs_default(self.prior) else None)
         return with_bends(prior, self.core, self.prior, self.group_prior) if self.core.design.smooths else prior
 
     def _default(self) -> Prior:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bayescore.coresets.build import all_rows, build_coreset, build_dataset
-from bayescore.coresets.multilevel import Multilevel, Start, columns_of
+from bayescore.coresets.multilevel import Multilevel, Start, varying_columns
 from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset, totals_of
 from bayescore.data.dataset import Dataset, joined
@@ -209,7 +209,10 @@ def route_of_update(
 
 def _posterior_start(posterior: Posterior, core: Coreset) -> Start:
     """Return where the posterior so far is, by cell of its coreset's groups."""
-    codes, columns = np.unique(core.group_codes[core.group_codes[:, 0] != NO_GROUP], axis=0), columns_of(core.design)
+    codes, columns = (
+        np.unique(core.group_codes[core.group_codes[:, 0] != NO_GROUP], axis=0),
+        varying_columns(core.design),
+    )
     mean = np.zeros((len(codes), len(columns)))
     for grouping, code in zip(core.groups, codes.T, strict=True):
         effects = Factor.of(grouping, posterior.variables).mean(slice(None))

@@ -48,12 +48,12 @@ def group_rows(
 COLLISION, TOO_MANY = "two different rows agree in the first hash", "more rows are distinct than may be"
 
 
-def merged(block: WeightedData, limit: float, salt: int = 0) -> tuple[WeightedData, NDArray[np.uint64]] | str:
+def merge_identical(block: WeightedData, limit: float, salt: int = 0) -> tuple[WeightedData, NDArray[np.uint64]] | str:
     """Return a block's distinct rows in order, their weights added up, and hashes; or why there are none.
 
     Rows count as identical if 128 bits of hash agree: for 1e9 rows the chance of an error is 1e-21.
     """
-    if _has_more(block.X, limit):
+    if _has_many_values(block.X, limit):
         return TOO_MANY
     keys = np.empty((len(block), 2), dtype=np.uint64)
     parts = [part for part in (block.offset, block.group) if part is not None]
@@ -72,7 +72,7 @@ def merged(block: WeightedData, limit: float, salt: int = 0) -> tuple[WeightedDa
 _FEW = 32  # first rows, in which a column of measurements has as many values; of counts, two rows each, half as many
 
 
-def _has_more(X: FloatArray, limit: float) -> bool:
+def _has_many_values(X: FloatArray, limit: float) -> bool:
     """Whether a column of measurements alone has more than `limit` values, which needs no hashes and no kernels."""
     enough = 2.0 * limit + _FEW
     if enough > len(X):

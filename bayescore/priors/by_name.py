@@ -119,8 +119,8 @@ def check_unnamed(given: Any, design: Design) -> None:
                 )
 
 
-def leaves_out(given: Any) -> bool:
-    """Return whether a prior as users give it leaves the default one to some coefficients."""
+def needs_default(given: Any) -> bool:
+    """Return whether a prior, as users give it, leaves coefficients that need the default one."""
     return given is None or (isinstance(given, Mapping) and OTHERS not in given)
 
 

@@ -37,7 +37,7 @@ from bayescore.data.passes import Comoments, comoments_of
 from bayescore.data.responses import AMOUNTS, TIMES, response_of
 from bayescore.families import Family
 from bayescore.families.family import check_family
-from bayescore.priors.by_name import DEFAULT, ByName, check_unnamed, leaves_out, prior_of
+from bayescore.priors.by_name import DEFAULT, ByName, check_unnamed, needs_default, prior_of
 from bayescore.priors.normal import Normal
 from bayescore.priors.prior import Prior
 from bayescore.priors.smooths import Smooths, with_smooths
@@ -367,7 +367,7 @@ def complete_prior(
 ) -> Prior:
     """Return the prior of coefficients with these names, the default one of those that the prior given leaves out."""
     prior, D = prior_of(given, names), len(names)
-    if not leaves_out(given):
+    if not needs_default(given):
         return prior
     rest = default()
     if not isinstance(prior, ByName):

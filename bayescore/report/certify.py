@@ -51,7 +51,7 @@ from bayescore.limits import MAX_FAILURE_PROBABILITY
 from bayescore.numerics.moments import bound_of_means, risk
 from bayescore.samplers.posterior import Posterior, as_sampled, has_fewer_draws, read_posterior, with_own_model_attrs
 from bayescore.samplers.summaries import DataUnits, scale_names
-from bayescore.text import counted, number, shown_apart, with_error
+from bayescore.text import counted, first_difference, number, with_error
 from bayescore.types import IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
 
@@ -215,7 +215,7 @@ def certified_by_rows(
     posterior = read_posterior(idata, "idata")
     check_integer(max_draws, "max_draws", low=100)
     if posterior.features != core.feature_names:
-        drawn, expected = shown_apart(posterior.features, core.feature_names)
+        drawn, expected = first_difference(posterior.features, core.feature_names)
         raise DataError(
             f"idata has the features {drawn}, the coreset {expected}; certify the posterior of this coreset"
         )

@@ -31,7 +31,7 @@ from bayescore.numerics.moments import sidak_quantile
 from bayescore.report import page
 from bayescore.samplers.posterior import Posterior
 from bayescore.samplers.summaries import prior_table
-from bayescore.text import counted, listed, number, shown_apart, with_error
+from bayescore.text import counted, first_difference, listed, number, with_error
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
@@ -196,7 +196,7 @@ def check_certificate(certificate: object, features: tuple[str, ...], name: str)
     if not isinstance(certificate, CertificateData):
         raise TypeError(f"{name} is of type {type(certificate).__name__}; give what bayescore.certify returned")
     if set(certificate.coordinates.index) != set(features):
-        shown, drawn = shown_apart(list(certificate.coordinates.index), features)
+        shown, drawn = first_difference(list(certificate.coordinates.index), features)
         raise DataError(
             f"{name} has the features {shown}, the posterior {drawn}; give the certificate of this posterior"
         )

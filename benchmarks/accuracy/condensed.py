@@ -26,7 +26,7 @@ import numpy as np
 import bayescore as bc
 from bayescore.compiled import one_blas_thread
 from bayescore.coresets.calibrated import TOLERANCE
-from bayescore.coresets.condensed import SHORTER, SharedDrawsPosterior, largest, nearest_normal
+from bayescore.coresets.condensed import SHORTER, SharedDrawsPosterior, largest_error, nearest_normal
 from bayescore.coresets.predicted_error import draw_base
 from bayescore.datasets import binary10
 from bayescore.families.family import check_family
@@ -85,7 +85,7 @@ def rows_of(name: str) -> dict[str, Any]:
 def content(core: bc.Coreset) -> bool:
     """Return whether the build expects errors within its tolerance."""
     expected = Errors(*(core.params[f"{kind}_error"] for kind in ("mean", "sd", "correlation")))
-    return largest(expected) <= TOLERANCE
+    return largest_error(expected) <= TOLERANCE
 
 
 def study(name: str, trials: int) -> dict[str, Any]:

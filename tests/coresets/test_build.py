@@ -315,7 +315,7 @@ def test_a_coreset_of_one_class_is_warned_of():
     assert caught[0].filename == __file__
 
 
-INNER = {"sensitivity": (sensitivity_coreset, "bounds_of"), "aggregate": (aggregate, "merged")}
+INNER = {"sensitivity": (sensitivity_coreset, "bounds_of"), "aggregate": (aggregate, "merge_identical")}
 
 
 @pytest.mark.parametrize("method", INNER)

@@ -12,7 +12,7 @@ from bayescore.coresets import multilevel as rooms
 from bayescore.coresets.cell_centre import CellNodes, find_centre
 from bayescore.coresets.cell_rows import directions_of
 from bayescore.coresets.cells import CellPosterior, Cells, sums_of, sums_of_rows
-from bayescore.coresets.multilevel import flat_mode
+from bayescore.coresets.multilevel import mode_without_effects
 from bayescore.data.design import Design
 from bayescore.data.open import open_designed
 from bayescore.families.family import check_family
@@ -34,9 +34,9 @@ def condensed(frame, formula, family):
 
 
 def density(dataset, family):
-    cells, columns = Cells.of(dataset), rooms.columns_of(dataset.design)
-    beta, prior = flat_mode(dataset, check_family(family), PRIOR), 0.25 * np.eye(len(columns))  # as a build begins
-    seen, start = cells.seen(dataset), CellPosterior.start(beta, prior, len(cells), columns)
+    cells, columns = Cells.of(dataset), rooms.varying_columns(dataset.design)
+    beta, prior = mode_without_effects(dataset, check_family(family), PRIOR), 0.25 * np.eye(len(columns))
+    seen, start = cells.coded_by_cell(dataset), CellPosterior.start(beta, prior, len(cells), columns)
     rows = seen.load()
     found, _ = find_centre(
         seen,

@@ -13,8 +13,8 @@ from bayescore.coresets.condensed import (
     Condensation,
     CondensedRows,
     SizeSearch,
-    largest,
     largest_difference,
+    largest_error,
     nearest_normal,
 )
 from bayescore.coresets.pilot import Shares
@@ -247,16 +247,16 @@ def test_sizes_between_are_not_tried_where_the_first_is_far_off(errors, sizes, m
         change = 0.0 if len(self.shares) == 1 else -0.05 if n_kept else 0.05  # larger at the first size, then smaller
         return CondensedRows(None, n_kept, Errors(errors[sizes.index(n_kept)] + change, 0.0, 0.0))
 
-    monkeypatch.setattr(SizeSearch, "_tried", one)
-    found, moves = SizeSearch(None, PRIOR, 0.05, 0).over(_Found(), [0, 1, 3, 5])
+    monkeypatch.setattr(SizeSearch, "_try_size", one)
+    found, moves = SizeSearch(None, PRIOR, 0.05, 0).run(_Found(), [0, 1, 3, 5])
     assert (tried, moves) == (sizes + sizes[:2], 0)
     assert steps == [1] * len(sizes) + [3] * 2
     assert [one.errors.mean for one in found] == pytest.approx([errors[0], errors[1] - 0.05, *errors[2:]])
 
 
 def test_sds_and_correlations_are_held_to_less_than_means():
-    assert largest(Errors(0.05, 0.0, 0.0)) == 0.05
-    assert largest(Errors(0.0, 0.03, 0.0)) == largest(Errors(0.0, 0.0, 0.03)) == pytest.approx(0.05)
+    assert largest_error(Errors(0.05, 0.0, 0.0)) == 0.05
+    assert largest_error(Errors(0.0, 0.03, 0.0)) == largest_error(Errors(0.0, 0.0, 0.03)) == pytest.approx(0.05)
 
 
 def test_a_posterior_far_off_by_the_sample_is_not_passed_over(monkeypatch):

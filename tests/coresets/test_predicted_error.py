@@ -183,7 +183,8 @@ def test_posteriors_that_do_not_overlap_are_said_to_be_far_apart(tried):
     first = trial.full.draws[:, 0]
     apart = WeightedDraws(trial.full.draws, 6.0 * (first - first.mean()) / first.std())
     found = replace(
-        trial, full=WeightedDraws(apart.draws, trial.problem.own(few, trial.base).log_weights + apart.log_weights)
+        trial,
+        full=WeightedDraws(apart.draws, trial.problem.weighted_draws(few, trial.base).log_weights + apart.log_weights),
     )
     assert found.errors(few) == pytest.approx((6.0, 6.0, 6.0))
     assert found.shape_error(few) == math.inf

@@ -60,15 +60,15 @@ def fed(blocks, stream):
 def centre(rows, design, family):
     """Return mean and sds of the coefficients, and sds of cells' effects, of the density nearest the posterior."""
     data = MultilevelState(Multilevel(), design, family)._dataset(rows)
-    cells, columns = Cells.of(data), multilevel.columns_of(data.design)
+    cells, columns = Cells.of(data), multilevel.varying_columns(data.design)
     unit = np.ones(len(columns))
     start = CellPosterior.start(np.zeros(data.n_features), 0.25 * np.eye(len(columns)), len(cells), columns)
     found, _ = cell_centre.find_centre(
-        cells.seen(data),
+        cells.coded_by_cell(data),
         start,
         FAMILIES[family],
         (Normal(0.0, 4.0), unit),
-        lambda centre: (centre.points.integrated(centre.shares, cells.seen(data).load()), None),
+        lambda centre: (centre.points.integrated(centre.shares, cells.coded_by_cell(data).load()), None),
     )
     at = found.points.at
     return at.beta, at.sds, np.sqrt(np.diagonal(at.prior))

@@ -97,8 +97,8 @@ def test_a_fit_that_keeps_draws_of_few_groups_is_updated(monkeypatch):
 
 def test_the_search_for_the_centre_begins_at_the_posterior_so_far(monkeypatch):
     fit, joined = fitted("y ~ age + device + (1 | g)", month(0)), update.joined
-    sought, asked = multilevel.flat_mode, []
-    monkeypatch.setattr(multilevel, "flat_mode", lambda *given: asked.append(1) or sought(*given))
+    sought, asked = multilevel.mode_without_effects, []
+    monkeypatch.setattr(multilevel, "mode_without_effects", lambda *given: asked.append(1) or sought(*given))
     found = fit.update(month(1), progressbar=False).coreset
     assert not asked
     monkeypatch.setattr(update, "joined", lambda before, new, _: joined(before, new))

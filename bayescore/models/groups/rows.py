@@ -52,7 +52,7 @@ from bayescore.models.posterior import Derivatives, likelihood_terms
 from bayescore.models.predictor import Predictor, multipliers
 from bayescore.models.row_kernels import add_offset, derivatives_of, load_rows, predictor
 from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, WEIGHTS, EffectNodes, dot, fill
-from bayescore.numerics.identical_rows import merged
+from bayescore.numerics.identical_rows import merge_identical
 from bayescore.types import FloatArray, IntArray, WeightedData, read_only
 from bayescore.validation import DataError
 
@@ -645,7 +645,7 @@ def _values_of_block(
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     present, places = local_codes(block, len(at.step) - 1)
     labels, nodes_of_block = label_weights(block, places, len(present)), at.of(present)
-    if not isinstance(few := merged(block, _SHARE_OF_MERGED * len(block)), str):
+    if not isinstance(few := merge_identical(block, _SHARE_OF_MERGED * len(block)), str):
         block, places = few[0], local_codes(few[0], len(at.step) - 1)[1]
     order = np.argsort(places, kind="stable")  # sums of a group stay in the cache
     values = np.zeros((len(at.theta), int(nodes_of_block.first[-1])))
