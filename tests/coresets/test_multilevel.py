@@ -442,7 +442,7 @@ def test_a_sample_has_both_rows_of_a_count():
 
 def test_a_search_that_does_not_end_in_the_sample_begins_elsewhere(monkeypatch):
     how = {"formula": "y ~ x + (1 | g)", "method": "multilevel", "random_state": 0, "progressbar": False}
-    rows, whole = many(20), condense.approach
+    rows, whole = many(20), condense.approach_centre
 
     def far(*given, **options):
         at, _ = whole(*given, **options)
@@ -473,7 +473,7 @@ def test_where_a_sample_of_groups_leads_nowhere_the_search_begins_without_it(err
     g, x = rng.integers(0, 40, n), rng.normal(size=n)
     frame = pd.DataFrame({"x": x, "g": g, "y": rng.logistic(size=n) < x + rng.normal(size=40)[g]})
     told = {"formula": "y ~ x + (1 | g)", "random_state": 0, "progressbar": False}
-    usual, starts, find = bc.build_coreset(frame, **told), [], condense.centre_of
+    usual, starts, find = bc.build_coreset(frame, **told), [], condense.find_centre
 
     def fails_once(dataset, start, **asked):
         starts.append(start)
