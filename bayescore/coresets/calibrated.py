@@ -3,8 +3,8 @@
 1. theta-hat, the MAP of the full data (`pilot.full_mode`); L L' = C, the inverse Hessian there.
 2. M rows are drawn, each at most once, with probability proportional to g^2 / sum g^2 + g / sum g + h / sum h +
    0.1 w / W, where g = w s |zL| is the whitened score and h = w c |zL|^2 the curvature leverage.
-3. `calibration.weights.fit_weights`, called by `calibration.fits`, changes w / pi as little as it can to meet
-   the totals of `calibration.totals` at theta-hat.
+3. `calibration.fit_weights`, called by `Calibration.fit`, changes w / pi as little as it can to meet
+   the totals of `calibration.Totals` at theta-hat.
 4. Errors are predicted (`predicted_error`) from draws that are moved to the full data's posterior and weighed. Where
    the shape is off by more than the tolerance, rows are drawn anew, with equal shares for step 2 and for the sd of
    w log p over the draws, and meet the log-likelihood at the draws as well. The better fit is kept.

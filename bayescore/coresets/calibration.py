@@ -1,6 +1,6 @@
 r"""Calibrations: fits of the weights of drawn rows, for several sizes, to totals of the full data (see `calibrated`).
 
-`Calibration` holds what fits of several sizes share, and searches for a size; `totals` has what is to be met.
+`Calibration` holds what fits of several sizes share, and searches for a size; `Totals` has what is to be met.
 
 Weights fitted to totals of the full data: where, to what, how well.
 

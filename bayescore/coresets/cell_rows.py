@@ -34,7 +34,7 @@ from bayescore.coresets.cell_centre import BlockScores, CellNodes, Centre, Integ
 from bayescore.coresets.cells import CellPosterior, CellSums, Predicted, sums_of_rows
 from bayescore.coresets.pseudo_rows import TIED, Solved, TargetDerivatives, as_rows, oriented, solve
 from bayescore.data.dataset import Dataset
-from bayescore.numerics.elementary import largest
+from bayescore.numerics.elementary import copy_to, largest
 from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, WeightedData, stack
 
 _LEAST = 1e-6  # curvature along a direction, of the precision of the effects given all rows: below, it says nothing
@@ -301,7 +301,8 @@ def _choose_rows(
             for k in range(K):
                 unit[m, k] /= max(size[m], _FLAT * most)
         chosen, solution, count = np.empty(n, dtype=np.int64), np.zeros(n), 0
-        miss, taken, left[:] = math.inf, np.zeros(n, dtype=np.bool_), target
+        copy_to(left, target)
+        miss, taken = math.inf, np.zeros(n, dtype=np.bool_)
         while miss >= _TIGHTER * limit and count < min(n - 1, K):
             best, gain = -1, 0.0
             for m in range(n):

@@ -1,8 +1,8 @@
 r"""The mode of the full data in few passes, and the draws that a calibration needs in the last of them.
 
 A *pilot*, some ten thousand rows with both labels of every column, is drawn as the rows are checked
-(`sampling.by_column`). One pass sums the log-likelihood, its gradient and its Hessian at the pilot's mode. With these
-the pilot becomes a model of the full data,
+(`sampling.draw_by_column`). One pass sums the log-likelihood, its gradient and its Hessian at the pilot's mode. With
+these the pilot becomes a model of the full data,
 
 .. math:: L_p(\theta) + (L - L_p)(t) + (g - g_p)'\delta - \tfrac12 \delta'(H - H_p)\delta, \qquad \delta = \theta - t,
 

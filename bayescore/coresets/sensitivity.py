@@ -1,6 +1,6 @@
 r"""Logistic coresets by sensitivity sampling (Huggins, Campbell and Broderick 2016, Algorithm 1).
 
-M rows are drawn with p_n proportional to w_n m_n, m_n the bound of the sensitivity (`scores.sensitivity`), and row n,
+M rows are drawn with p_n proportional to w_n m_n, m_n the bound of the sensitivity (`scores.sensitivity_block`). Row n,
 drawn K_n times, gets the unbiased weight w_n K_n / (M p_n). Known offsets are one more column of the signed rows, whose
 coefficient is 1 at the center of the ball.
 

@@ -274,7 +274,7 @@ _PIECE = 1 << 21  # numbers of an array of effects at some draws
 
 @dataclass(frozen=True, eq=False)
 class DrawnApproximation:
-    """The `row_sums.Approximation` of draws: their mean, the first draw of `predictor`, and a few of them."""
+    """The `elpd.Approximation` of draws: their mean, the first draw of `predictor`, and a few of them."""
 
     family: Family
     predictor: Predictor

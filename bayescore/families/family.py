@@ -1,4 +1,4 @@
-r"""What a family is: the distribution of a row's response given its linear predictor, as two concave sides.
+r"""What a family is: the distribution of a row's response given its linear predictor, as two sides.
 
 A row with the linear predictor eta = x . beta + offset, the side y in {-1, +1} and the weight w adds w l(eta, y) to the
 log-likelihood, with l(., +1) and l(., -1) two functions of eta alone. The sides are the two labels of a row; or a count
@@ -563,8 +563,8 @@ def register(family: Family) -> Family:
         If it is no `Family`, lacks compiled functions, or two of its class are not equal.
     ValueError
         If probabilities do not add up to 1, the mean of counts is not where their score is 0, or the density of numbers
-        is not normal. If derivatives are not those of `log_p`, or not finite as far as the family reaches, compiled
-        functions are not the formulas, or another family has its name.
+        does not integrate to 1. If derivatives are not those of `log_p`, or not finite as far as the family reaches,
+        compiled functions are not the formulas, or another family has its name.
 
     Notes
     -----
@@ -598,7 +598,7 @@ def register(family: Family) -> Family:
     if earlier not in (None, family):
         raise ValueError(f"family {name!r} is registered already, as {earlier!r}; choose another name")
     check = {TIMED: _check_times, LABELS: _check_probabilities, "numbers": _check_density}
-    check.get(family.response, _check_rates)(family)
+    check.get(family.response, _check_counts_and_amounts)(family)
     for side in (1, -1):
         _check_side(family, side)
         _check_compiled(family, side)
@@ -658,7 +658,7 @@ def _check_density(family: Family) -> None:
             )
 
 
-def _check_rates(family: Family) -> None:
+def _check_counts_and_amounts(family: Family) -> None:
     """Raise unless the link is log, a response of the mean has the score 0, and probabilities add up to 1."""
     mean = family.mean(_NEAR)
     pull = (mean - family.least) * family.score(_NEAR, 1)

@@ -13,7 +13,7 @@ likelihood and of the prior, which are arguments (`compiled`).
 The compiled log posterior density of rows whose columns mostly have one value: 0/1 columns, standardised or not.
 
 A column is its most frequent value and what the other rows differ from it by. So a gradient reads those rows alone.
-The density is that of `density.log_density` but for rounding.
+The density is that of `log_density` but for rounding.
 
 The log ratio and the gradient of the prior at moved draws, in closed form or from a user's own model.
 

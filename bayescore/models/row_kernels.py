@@ -271,7 +271,7 @@ def predictors(rows: TileRows, theta: FloatArray, factor: FloatArray) -> FloatAr
 def score_rows(
     eta: FloatArray, side: LabelArray, squares: FloatArray, weights: FloatArray, family: Family
 ) -> FloatArray:
-    """Return g, h, the reach and the pull's factor of each row, shape (4, n); see `pilot.LaplaceApproximation`."""
+    """Return g, h, the reach and the pull's factor of each row, shape (4, n); see `laplace.RowScores`."""
     _, score, curvature, third = derivatives_of(eta, side, family)
     length, size = np.sqrt(squares), weights * squares
     bend = np.abs(curvature)  # some likelihoods are not log-concave

@@ -1,7 +1,7 @@
 """The mean sensitivity bound to expect of rows from a mixture (Huggins, Campbell and Broderick 2016, Proposition 3.8).
 
 The bound does not grow with N. When to use it: to see before a pass whether sensitivity sampling can pay;
-`scores.sensitivity` has the bounds of given rows.
+`sensitivity.sensitivity_bounds` are those of given rows.
 
 How large sensitivities can be: rows that are close to each other although each is indispensable.
 

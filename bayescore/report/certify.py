@@ -5,14 +5,15 @@ they are, with the Monte Carlo errors of both, follow (see `estimates`). In this
 
 =============  =========================================================================================================
 not certified  the draws are not of the coreset's posterior (`provenance`), too few, diverged, or of chains that
-               disagree (`health`): said before any pass over the data
+               disagree (`results.unfit`): said before any pass over the data
 not certified  k-hat of the weights is 0.7 or more (of S < 2,200 draws, 1 - 1 / log10 S), or less than a fifth of the
                draws is left effective
 certified      the chance that any mean, sd or correlation of the draws is off by more than 0.25 is at most one in a
                thousand by the stated errors, the coreset's part in that at most 0.1 (tails apart), no tail quantile off
                by more than a quarter of its distance from the median, or of an sd if that is more, the mean and sd of
-               no linear combination of coefficients off by more than 0.25 by the map, and the log weights' sd below 0.5
-corrected      the same is true of the corrected draws, `Certificate.idata`
+               no linear combination of coefficients off by more than 0.25 by the map, no group effect or log of its sd
+               by more than 0.1, and the log weights' sd below 0.5
+corrected      the chance of an error above 0.25, and tails, are within these limits for `Certificate.idata`
 not certified  otherwise: more draws are needed, and the text says how many
 =============  =========================================================================================================
 

@@ -78,7 +78,7 @@ class MarginalDraws(Weighed):
         assert kept is not None
         sums, figures, shape, name = self.sums, self.figures, (len(posterior.draws), -1), f"u_{self.grouping.name}"
         effects = posterior.variables.get(name)
-        if isinstance(effects, EffectDraws):  # of some groups: what `group_effects` gives of them
+        if isinstance(effects, EffectDraws):  # of some groups: what `EffectDraws` gives of them
             keys = draw_keys(shape[0], len(kept) // shape[0])
             moves = figures.shift, figures.stretch
             corrected = EffectDraws(

@@ -547,7 +547,7 @@ def sampled_row_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target:
 
 @dataclass(frozen=True, eq=False)
 class MarginalApproximation:
-    """The `row_sums.Approximation` of beta and effects at the mode of their marginal posterior.
+    """The `elpd.Approximation` of beta and effects at the mode of their marginal posterior.
 
     Given beta an effect is about normal, with mean center - slope (beta - theta) and the sd spread; shapes (G + 1,),
     (G + 1, p) of the slope. The last entries, of rows of no group, are 0.

@@ -3,7 +3,8 @@
 Moved draws are delivered as they are where the weights of some of them change no figure by more than noise
 (`corrections_negligible`). Else all draws are weighed, in one more pass, and resampled; so they are too where the only
 objection is k-hat of few draws, whose own error is large. Where weighing all takes too much memory (`Weighed.again`),
-those weighed first are resampled. `certify` has the order of the verdicts.
+those weighed first are resampled. `judge` collects what is judged, and `_level_and_text` decides; `certify` has the
+order of the verdicts.
 """
 
 import math
@@ -118,8 +119,9 @@ def _level_and_text(judgement: Judgement, weigher: Weigher) -> tuple[Level, str,
         return Level.NOT_CERTIFIED, text, Remedy(Need.ROWS)
     if judgement.whole.exact:
         return _level_of_all_rows(left, draws, _EXACT_TEXT if weigher.posterior.family.quadratic else _ALL_ROWS_TEXT)
-    exact, of_effects = _effects_clause(judgement.effects)
-    if errors_negligible(raw) and risk(raw) <= MAX_FAILURE_PROBABILITY and weights.spread < MAX_LOG_RATIO_SD and exact:
+    effects_stay, of_effects = _effects_clause(judgement.effects)
+    likely = risk(raw) <= MAX_FAILURE_PROBABILITY and weights.spread < MAX_LOG_RATIO_SD
+    if errors_negligible(raw) and likely and effects_stay:
         return Level.CERTIFIED, f"{k} and at worst {describe_worst(raw)}{of_effects}.", None
     if risk(left) <= MAX_FAILURE_PROBABILITY:
         text = (

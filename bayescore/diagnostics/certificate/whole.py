@@ -1,4 +1,4 @@
-"""Draws that were made from all rows need no weights, whatever the model; and which strategy weighs others, `weigh`.
+"""Draws that were made from all rows need no weights, whatever the model; `weigher_of` says how others are weighed.
 
 The coreset's posterior is the full one where it has all rows (`all_rows`, groups too small to condense) or their
 lossless sums (`aggregate`). Then only the draws themselves are judged, and handed over as they are. One pass sees
