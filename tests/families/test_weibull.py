@@ -175,7 +175,7 @@ def test_answers_have_the_shape_and_times(flat):
     assert list(flat.summary().index) == ["Intercept", "x", "shape"]
     assert flat.prior_summary()["prior"]["shape"] == "LogNormal(mu=0, sigma=2)"
     text = str(flat)
-    assert "Bayesian weibull regression" in text
+    assert "Bayesian Weibull regression" in text
     assert "Shape (hazard ~ time^(shape - 1))" in text
     assert f"400 observations ({ROWS['died'].sum()} events of died)" in text
     new = ROWS[["x"]].head(3)

@@ -18,6 +18,7 @@ import xarray as xr
 
 import bayescore as bc
 from bayescore.validation import DataError
+from tests.fitting.printed import without_next
 
 mpl.use("Agg")
 N = 240
@@ -46,7 +47,6 @@ SHORT = {"draws": 100, "tune": 200, "random_state": 1, "progressbar": False}
 TIMED = re.compile(
     r"\b[\d.]+ s\b|(?:rows|&#39;[^&]*rows\.parquet&#39;)(?=, family)|\n\d+\.\d+\s+[\d,.]+\s+(?=Largest R-hat)"
 )
-NEXT = re.compile(r";\s+next:.*(?:\n\s*fit\..*)*")  # calls that the fit can answer: other ones without the rows
 SOURCES = ("frame", "parquet", "read", "frame updated", "parquet updated", "read updated")
 # without the rows: what needs none of them
 QUESTIONS = {
@@ -135,9 +135,9 @@ def asked(question, fit):
             return [f"refused: {error}"]
 
 
-def without_next(answer):
+def said_alone(answer):
     """Return an answer in text without the calls that it names as the next ones; any other as it is."""
-    return [NEXT.sub("", "\n".join(answer))] if all(isinstance(part, str) for part in answer) else answer
+    return [without_next("\n".join(answer))] if all(isinstance(part, str) for part in answer) else answer
 
 
 def check_same(one, other, place):
@@ -156,7 +156,7 @@ def wrong_cells(family):
             expected = asked(question, by_source[f"frame{updated}"])
             alone = ["read alone"] if name in QUESTIONS and name != "report" and not updated else []
             for source in [f"parquet{updated}", f"read{updated}", *alone]:
-                said = without_next if source in alone else list
+                said = said_alone if source in alone else list
                 try:
                     check_same(said(expected), said(asked(question, by_source[source])), (name, source))
                 except AssertionError as error:

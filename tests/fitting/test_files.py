@@ -16,6 +16,7 @@ from bayescore import progress
 from bayescore.fitting import files
 from bayescore.report.certify import Certificate
 from bayescore.validation import DataError, from_json
+from tests.fitting.printed import without_next
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def fit(rows):
 def test_a_fit_is_read_as_it_was_written(fit, rows, tmp_path):
     fit.save(tmp_path / "model")
     again = bc.read_fit(tmp_path / "model")
-    assert repr(again) == repr(fit)
+    assert without_next(repr(again)) == without_next(repr(fit))
     assert again.story == fit.story
     assert again.prior == fit.prior
     assert again.certificate.risk == fit.certificate.risk
@@ -159,7 +160,7 @@ def test_a_save_that_is_interrupted_leaves_a_fit(fit, tmp_path, monkeypatch, at,
         interrupted(patch, at, act)
         with pytest.raises(error):
             fit.save(tmp_path / "model")
-    assert repr(bc.read_fit(tmp_path / "model")) == repr(fit)
+    assert without_next(repr(bc.read_fit(tmp_path / "model"))) == without_next(repr(fit))
     fit.save(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -178,7 +179,7 @@ def test_a_save_that_is_killed_leaves_a_fit_which_the_next_one_cleans_up(fit, tm
                 os._exit(1)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     assert len(list(tmp_path.iterdir())) == 2
-    assert repr(bc.read_fit(tmp_path / "model")) == repr(fit)
+    assert without_next(repr(bc.read_fit(tmp_path / "model"))) == without_next(repr(fit))
     fit.save(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -197,7 +198,7 @@ def test_a_disk_that_is_full_is_said_and_nothing_breaks(fit, tmp_path, size):
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, usual)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    assert repr(bc.read_fit(tmp_path / "model")) == repr(fit)
+    assert without_next(repr(bc.read_fit(tmp_path / "model"))) == without_next(repr(fit))
     fit.save(tmp_path / "model")
 
 

@@ -276,7 +276,7 @@ def test_fits_are_compared_as_they_are(flat, grouped, frame):
     copied = replace(grouped, _given=replace(grouped._given, data=frame.copy()))
     pd.testing.assert_frame_equal(by_fit, bc.loo_compare({"flat": flat, "grouped": copied}, progressbar=False))
     moved = replace(grouped, _given=replace(grouped._given, data=frame[::-1]))
-    with pytest.raises(ValueError, match="Fits must be of the same rows"):
+    with pytest.raises(ValueError, match="models must be of the same rows"):
         bc.loo_compare({"flat": flat, "grouped": moved}, progressbar=False)
     with pytest.raises(ValueError, match=r"models\['grouped'\] does not have its rows: give data"):
         bc.loo_compare({"flat": flat, "grouped": replace(grouped, _given=None)}, progressbar=False)
