@@ -528,9 +528,8 @@ def last_pass(dataset: Dataset, few: NDArray[np.bool_], limit: float, centre: Ce
     slope = along.slope(sums.cross)
     pseudo, missed = match_cells(centre, along, limit)
     merged = np.append(~few & (missed < limit), True)
-    within = WithinCells.of(
-        _approximate_curvature_within(sums, slope, np.append(~few, True)), at
-    )  # `select_pseudo_rows` may merge the rest
+    curvature = _approximate_curvature_within(sums, slope, np.append(~few, True))
+    within = WithinCells.of(curvature, at)  # `select_pseudo_rows` may merge the rest
     work = partial(
         _last_pass_block, points, points.score_tables(centre.shares), AlongRows.of(within, slope, at, merged)
     )

@@ -286,8 +286,9 @@ def _draw(ensemble: ChainEnsemble, plan: ChainPlan, rate: float) -> SampledChain
     if rate > 0.0 and not plan.thin:
         most = (plan.max_gradients - ensemble.gradients) // (each * kept)
         thin = max(1, min(math.ceil(THINNING_MARGIN * plan.ess / (rate * each * kept)), most))
-        if thin % 2 == 0 and ensemble.frame.monitored(ensemble.x).shape[-1] >= MANY_PARAMETERS:
-            thin //= 2  # doubled later if need be, which loses nothing
+        many = ensemble.frame.monitored(ensemble.x).shape[-1] >= MANY_PARAMETERS
+        if many and thin % 2 == 0 and kept >= MIN_DRAWS_FOR_ESS:
+            thin //= 2  # doubled below if need be, which loses nothing
     _show_progress(ensemble, plan, kept * thin)
     stretch = ensemble.run(kept, thin)
     while kept >= MIN_DRAWS_FOR_ESS:

@@ -16,7 +16,7 @@ from bayescore import progress
 from bayescore.fitting import files
 from bayescore.report.certify import Certificate
 from bayescore.validation import DataError, from_json
-from tests.fitting.printed import without_next
+from tests.fitting.printed import one_line, without_next
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,8 @@ def test_a_fit_is_read_as_it_was_written(fit, rows, tmp_path):
     fit.save(tmp_path / "model")
     again = bc.read_fit(tmp_path / "model")
     assert without_next(repr(again)) == without_next(repr(fit))
+    assert "next: fit.comparisons('x'), fit.check()," in one_line(fit)
+    assert "next: fit.predict(rows), fit.report" in one_line(again)
     assert again.story == fit.story
     assert again.prior == fit.prior
     assert again.certificate.risk == fit.certificate.risk

@@ -266,6 +266,9 @@ def test_many_coefficients_are_not_thinned_for_the_least_of_their_rates():
     steps = int(idata.sample_stats["n_steps"].values[0, 0])
     assert ess(idata.posterior["beta"].values, "bulk").min() >= 1000
     assert steps <= 3  # of one transition
+    few = bc.sample(core, prior=Normal(0, 1), draws=50, ess=80, **TOLD)  # too few to see later that they are short
+    once = bc.sample(core, prior=Normal(0, 1), draws=50, thin=1, **TOLD)
+    assert few.sample_stats["n_steps"].values[0, 0] > once.sample_stats["n_steps"].values[0, 0]
 
 
 def test_more_draws_than_usual_are_worth_more():

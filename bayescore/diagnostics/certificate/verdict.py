@@ -120,8 +120,8 @@ def _level_and_text(judgement: Judgement, weigher: Weigher) -> tuple[Level, str,
     if judgement.whole.exact:
         return _level_of_all_rows(left, draws, _EXACT_TEXT if weigher.posterior.family.quadratic else _ALL_ROWS_TEXT)
     effects_stay, of_effects = _effects_clause(judgement.effects)
-    likely = risk(raw) <= MAX_FAILURE_PROBABILITY and weights.spread < MAX_LOG_RATIO_SD
-    if errors_negligible(raw) and likely and effects_stay:
+    small = errors_negligible(raw) and risk(raw) <= MAX_FAILURE_PROBABILITY
+    if small and weights.spread < MAX_LOG_RATIO_SD and effects_stay:
         return Level.CERTIFIED, f"{k} and at worst {describe_worst(raw)}{of_effects}.", None
     if risk(left) <= MAX_FAILURE_PROBABILITY:
         text = (
