@@ -115,3 +115,19 @@ def test_a_pilot_that_has_missed_something_is_made_up_for(tries, monkeypatch):
     plain = posterior(few, logistic, PRIOR)  # negative control
     alone = find_mode(plain.terms, np.zeros(5)).beta
     assert cholesky_and_decrement(whole.terms(alone))[1] > 10.0
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_a_level_whose_counts_alone_are_in_the_pilot_is_met(seed):
+    # "a" is the level that has no column; rows of counts and of exposure are drawn apart, and its rate has no bound
+    # where none of its exposure is drawn
+    rng = np.random.default_rng(0)
+    level = np.array(["b", "c", "d"])[rng.integers(3, size=50_000)]
+    y = rng.poisson(0.05, size=50_000)
+    level[:30], y[:30] = "a", rng.poisson(1.0, size=30)
+    rows = pd.DataFrame({"y": y, "level": level})
+    told = {"formula": "y ~ level", "family": "poisson", "standardize": True, "progressbar": False}
+    core = bc.build_coreset(rows, method="condensed", random_state=seed, **told)
+    prior = bc.priors.Normal(0.0, 4.0)
+    found, truth = (bc.find_map(one, prior=prior) for one in (core, bc.all_rows(rows, **told)))
+    assert np.abs((found.beta - truth.beta) / truth.sd).max() < 0.1

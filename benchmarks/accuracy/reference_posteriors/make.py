@@ -135,7 +135,7 @@ def summarised(name: str, family: str) -> dict:
 @command("reference_posteriors", evidence=True, sets=(*DATA, *WEIGHTED))
 def main(only: list[str] | None = None, *, quick: bool = False) -> None:
     """Draw, check and summarise; `only` some data sets."""
-    folder = RESULTS.parent / "reference_posteriors"
+    folder = RESULTS.parent / "accuracy" / "reference_posteriors"
     folder.mkdir(parents=True, exist_ok=True)
     rows = []
     for name in QUICK if quick else [*DATA, *WEIGHTED]:
