@@ -697,7 +697,10 @@ def approach_centre(
             expanded = _sums_by_series(sums, at, family, unit)
         except np.linalg.LinAlgError:  # a step led too far
             expanded = sums, at
-        if way.take_step(_next_density(*expanded, prior, unit)):
+        ahead = _next_density(*expanded, prior, unit)
+        if ahead is None and at is start:
+            break  # there is no way back
+        if way.take_step(ahead):
             return way.at, True
     way.return_to_origin()
     return way.at, False

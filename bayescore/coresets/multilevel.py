@@ -338,18 +338,23 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
     seen = cells.coded_by_cell(dataset)
     unit = _unit_effects(dataset, columns)
     if start is None:
-        point = CellPosterior.start(beta, np.diag((_FIRST_SD * unit) ** 2), len(cells), columns)
-        begin = [_starting_density(dataset, cells, point, family, (prior, unit)), point]
+        point, zero = (
+            CellPosterior.start(place, np.diag((_FIRST_SD * unit) ** 2), len(cells), columns)
+            for place in (beta, np.zeros_like(beta))
+        )
+        # a sample of groups may say too little of rare labels, and one of rows have counts of a level without exposure
+        begin = list(dict.fromkeys([_starting_density(dataset, cells, point, family, (prior, unit)), point, zero]))
     else:
         begin = [start.density(cells, columns)]
     limit = min(SHAPE, TOGETHER / math.sqrt(len(few)))
     find = partial(find_centre, seen, family=family, priors=(prior, unit), finish=partial(last_pass, seen, few, limit))
-    try:
-        about, draft = find(begin[0])
-    except (ArithmeticError, np.linalg.LinAlgError):  # a sample of groups may say too little of rare labels
-        if begin[-1] is begin[0]:
-            raise
-        about, draft = find(begin[-1])
+    for place in begin:
+        try:
+            about, draft = find(place)
+            break
+        except (ArithmeticError, np.linalg.LinAlgError):
+            if place is begin[-1]:
+                raise
     doubts, notes = [], []
     if not about.last < NEAR:
         doubts.append(

@@ -117,17 +117,32 @@ def test_a_pilot_that_has_missed_something_is_made_up_for(tries, monkeypatch):
     assert cholesky_and_decrement(whole.terms(alone))[1] > 10.0
 
 
-@pytest.mark.parametrize("seed", [0, 2, 3])
-def test_a_level_whose_counts_alone_are_in_the_pilot_is_met(seed):
-    # "a" is the level that has no column; rows of counts and of exposure are drawn apart, and its rate has no bound
-    # where none of its exposure is drawn
+def counts_of_a_rare_level():
+    """Return rows whose level "a", which has no column, is rare, and how to build of them.
+
+    Rows of counts and of exposure are drawn apart; where a sample has none of its exposure, its rate has no bound.
+    """
     rng = np.random.default_rng(0)
     level = np.array(["b", "c", "d"])[rng.integers(3, size=50_000)]
     y = rng.poisson(0.05, size=50_000)
     level[:30], y[:30] = "a", rng.poisson(1.0, size=30)
-    rows = pd.DataFrame({"y": y, "level": level})
-    told = {"formula": "y ~ level", "family": "poisson", "standardize": True, "progressbar": False}
-    core = bc.build_coreset(rows, method="condensed", random_state=seed, **told)
-    prior = bc.priors.Normal(0.0, 4.0)
-    found, truth = (bc.find_map(one, prior=prior) for one in (core, bc.all_rows(rows, **told)))
+    groups = {name: rng.integers(size, size=len(y)) for name, size in (("g", 50), ("h", 20))}
+    rows = pd.DataFrame({"y": y, "level": level, "x": rng.normal(size=len(y)), **groups})
+    return rows, {"family": "poisson", "standardize": True, "progressbar": False}
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_a_level_whose_counts_alone_are_in_the_pilot_is_met(seed):
+    rows, told = counts_of_a_rare_level()
+    core = bc.build_coreset(rows, formula="y ~ level", method="condensed", random_state=seed, **told)
+    prior, data = bc.priors.Normal(0.0, 4.0), bc.all_rows(rows, formula="y ~ level", **told)
+    found, truth = (bc.find_map(one, prior=prior) for one in (core, data))
     assert np.abs((found.beta - truth.beta) / truth.sd).max() < 0.1
+
+
+@pytest.mark.parametrize("terms", ["(1 | g) + (1 | h)", "x + (1 + x | g)"])
+def test_groups_are_condensed_where_a_sample_has_counts_of_a_level_alone(terms):
+    rows, told = counts_of_a_rare_level()
+    core = bc.build_coreset(rows, formula=f"y ~ level + {terms}", random_state=1, **told)
+    assert core.method == "multilevel"
+    assert core.params["mode_error"] < 0.01
