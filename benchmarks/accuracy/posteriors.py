@@ -82,7 +82,7 @@ def by_method(name: str, frame: pd.DataFrame) -> Rows:
 SETS = tuple(name for name in PROBLEMS if name != WIDE)
 
 
-@command("posteriors", sets=SETS, evidence=("chemreact_ds1_10", "Binary10", "quasi-separated"))
+@command("posteriors", sets=SETS)
 def main(only: Sequence[str] = SETS) -> None:
     """Write the tables; of the sets in `only` anew."""
     tables = {

@@ -41,12 +41,12 @@ QUIET = {"progressbar": False}
 Draws = dict[str, np.ndarray]  # shape (chain, draw, k)
 
 
-def fitted(own: MixedSet, frame: pd.DataFrame) -> tuple[bc.Fit, dict[str, Any]]:
+def fitted(own: MixedSet, frame: pd.DataFrame, **options: Any) -> tuple[bc.Fit, dict[str, Any]]:
     """Return the fit, and what it took."""
     begin = time.process_time(), time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit = bc.fit(own.formula, frame, family=own.family, random_state=1, **QUIET)
+        fit = bc.fit(own.formula, frame, family=own.family, random_state=1, **QUIET, **options)
     told: dict[str, Any] = {"level": str(fit.level), "sampler": fit._drawn.posterior.attrs["sampler"]}
     told |= {"CPU s": time.process_time() - begin[0], "wall s": time.perf_counter() - begin[1]}
     told["peak GB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

@@ -152,7 +152,6 @@ def main_large(rows: int = 1_000_000) -> None:
 @command(
     "several_terms",
     asks="Is the joint sampler right for several group terms and slopes, and how fast is it beside PyMC's NUTS?",
-    evidence=True,
 )
 def main() -> None:
     """Compare both samplers."""

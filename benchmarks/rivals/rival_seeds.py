@@ -61,7 +61,7 @@ def summary(told: list[dict[str, Any]], truth: Truth) -> dict[str, Any]:
     return row | {"says": says(ended)}
 
 
-@command(NAME, sets=DATA, evidence=("Binary10",))
+@command(NAME, sets=DATA)
 def main(only: Sequence[str] = DATA, trials: int = SEEDS, *, quick: bool = False) -> None:
     """Run systems on data sets, one after the other, and write the table after each."""
     rows = {(row["data"], row["system"], row["setting"]): row for row in known_rows(NAME)}
