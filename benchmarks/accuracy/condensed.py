@@ -94,8 +94,11 @@ def study(name: str, trials: int) -> dict[str, Any]:
     told = rows_of(name)
     data = bc.all_rows(**told)
     D, likelihood = data.n_features, check_family("logistic")
-    full, core = bc.find_map(data, prior=PRIOR), bc.build_coreset(**told, method="condensed", random_state=0)
-    other = bc.build_coreset(**told, method="calibrated", size=20 * D, random_state=0)
+    full, core = (
+        bc.find_map(data, prior=PRIOR),
+        bc.build_coreset(**told, method="condensed", prior=PRIOR, random_state=0),
+    )
+    other = bc.build_coreset(**told, method="calibrated", size=20 * D, prior=PRIOR, random_state=0)
     start = LaplaceApproximation(likelihood, full.beta, full.factor)
     expansion = Expansion(
         likelihood, full.beta, likelihood_terms(full.beta, data, likelihood), data, np.ones(len(data))
@@ -115,7 +118,10 @@ def study(name: str, trials: int) -> dict[str, Any]:
             return float(np.sqrt(w @ (ratio - w @ ratio) ** 2))
 
         seeds = range(1, trials)
-        cores = [core, *(bc.build_coreset(**told, method="condensed", random_state=seed) for seed in seeds)]
+        cores = [
+            core,
+            *(bc.build_coreset(**told, method="condensed", prior=PRIOR, random_state=seed) for seed in seeds),
+        ]
         spreads, errors = zip(*map(found, cores), strict=True)
         accepted = [error for error, each in zip(errors, cores, strict=True) if content(each)]
         moves = base.draws - full.beta

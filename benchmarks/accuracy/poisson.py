@@ -94,7 +94,7 @@ def flat(name: str, told: dict, trials: int) -> list[dict]:
         start = time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            cores = [bc.build_coreset(**told, **options, random_state=seed) for seed in range(trials)]
+            cores = [bc.build_coreset(**told, **options, prior=PRIOR, random_state=seed) for seed in range(trials)]
         seconds = (time.process_time() - start) / trials
         own = {"way": way, "rows": max(map(len, cores)), "seconds": seconds}
         own |= figures([log_likelihoods(draws, core, POISSON) for core in cores])

@@ -66,7 +66,7 @@ def study(name: str) -> dict[str, Any]:
     warnings.filterwarnings("ignore")
     X, y = rows_of(name)
     design = {"intercept": True, "progressbar": False}
-    core = bc.build_coreset(X, y, method="calibrated", random_state=0, **design)
+    core = bc.build_coreset(X, y, method="calibrated", prior=PRIOR, random_state=0, **design)
     idata = bc.sample(core, "logistic", PRIOR, random_seed=0, progressbar=False)
     certificate, _, seconds = timed(lambda: bc.certify(idata, core, X, y, progressbar=False))
     posterior = read_posterior(idata, "idata")
