@@ -16,6 +16,14 @@ from bayescore.validation import DataError
 QUIET = {"random_state": 1, "progressbar": False}
 
 
+@pytest.fixture(autouse=True)
+def heard():
+    """Let SIGINT raise: processes that a shell started in the background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def rows():
     rng = np.random.default_rng(0)
