@@ -72,7 +72,7 @@ MAX_STEPS = 50  # of the search for the mode of a surrogate, which may have none
 
 # by how much of its value the log posterior of all rows may be lower at the pilot's mode than where its search began:
 # it is lower where a level has counts in the pilot and no exposure, so that nothing bounds its rate
-WORSE = 0.1
+MAX_RELATIVE_LOSS = 0.1
 CLOSE = 0.05  # posterior sds: what all is matched at so far from the mode is off there by the square of that
 
 
@@ -219,10 +219,11 @@ def full_mode(
     def terms(beta: FloatArray) -> Derivatives:
         return full_terms(beta, dataset, family, prior_part(beta, prior))
 
-    start = search_start(pilot.expanded(), family)
-    at, at_start = find_mode(target().terms, start, tolerance=1e-3).beta, target().terms(start).value
+    density, start = target(), search_start(pilot.expanded(), family)
+    first = density.terms(start)
+    at = find_mode(density.terms, start, first=first, tolerance=1e-3).beta
     terms_at = terms(at)
-    if not terms_at.value >= at_start - WORSE * abs(at_start):  # or NaN
+    if not terms_at.value >= first.value - MAX_RELATIVE_LOSS * abs(first.value):  # or NaN
         at, terms_at = start, terms(start)
     distance = cholesky_and_decrement(terms_at)[1]
     for seed in seeds[1:]:

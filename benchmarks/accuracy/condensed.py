@@ -19,6 +19,7 @@ first seed. ``--only "w8a"`` runs one set and leaves the other rows of the CSV a
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,11 +95,9 @@ def study(name: str, trials: int) -> dict[str, Any]:
     told = rows_of(name)
     data = bc.all_rows(**told)
     D, likelihood = data.n_features, check_family("logistic")
-    full, core = (
-        bc.find_map(data, prior=PRIOR),
-        bc.build_coreset(**told, method="condensed", prior=PRIOR, random_state=0),
-    )
-    other = bc.build_coreset(**told, method="calibrated", size=20 * D, prior=PRIOR, random_state=0)
+    build = partial(bc.build_coreset, **told, prior=PRIOR)
+    full, core = bc.find_map(data, prior=PRIOR), build(method="condensed", random_state=0)
+    other = build(method="calibrated", size=20 * D, random_state=0)
     start = LaplaceApproximation(likelihood, full.beta, full.factor)
     expansion = Expansion(
         likelihood, full.beta, likelihood_terms(full.beta, data, likelihood), data, np.ones(len(data))
@@ -118,10 +117,7 @@ def study(name: str, trials: int) -> dict[str, Any]:
             return float(np.sqrt(w @ (ratio - w @ ratio) ** 2))
 
         seeds = range(1, trials)
-        cores = [
-            core,
-            *(bc.build_coreset(**told, method="condensed", prior=PRIOR, random_state=seed) for seed in seeds),
-        ]
+        cores = [core, *(build(method="condensed", random_state=seed) for seed in seeds)]
         spreads, errors = zip(*map(found, cores), strict=True)
         accepted = [error for error, each in zip(errors, cores, strict=True) if content(each)]
         moves = base.draws - full.beta

@@ -155,7 +155,7 @@ def test_cells_are_merged_during_the_pass(monkeypatch):
         return counter
 
     count(20)  # what the first calls leave in NumPy is not of the counter
-    assert traced(lambda: count(200)) < 1.5 * traced(lambda: count(20))
+    assert traced(lambda: count(200)) < 1.1 * traced(lambda: count(20))
     counter = count(200)
     found = counter.total()
     keys, counts = np.unique(np.concatenate(blocks), return_counts=True)
