@@ -103,6 +103,14 @@ def heading(fit: "Fit") -> str:
     return f"{fit.level}, {short}{clusters}"
 
 
+def numbers_of_model(fit: "Fit") -> str:
+    """Return the end of a sentence about the spread: which parameters keep the model's own."""
+    numbers = () if fit._is_pooled else tuple(fit._posterior().numbers)
+    if not numbers:
+        return ""
+    return f"; {' and '.join(numbers)} {'keeps' if len(numbers) == 1 else 'keep'} the model's"
+
+
 def labelled(fit: "Fit", frame: pd.DataFrame, level: str = "") -> Table:
     """Return a table with the level of its draws, by default the fit's, in its attributes."""
     table = Table(frame)

@@ -19,7 +19,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, effect_name
 from bayescore.data.parquet import without_keys
 from bayescore.diagnostics.model_check import check_model
-from bayescore.fitting.parts import RawRows, heading, raw_rows, summarise
+from bayescore.fitting.parts import RawRows, heading, numbers_of_model, raw_rows, summarise
 from bayescore.fitting.route import FitOptions
 from bayescore.fitting.tables import Overview, check_of_rows, effects_of_groups, factor_named, parameter_table
 from bayescore.limits import PROB
@@ -298,7 +298,7 @@ def _facts(fit: "Fit", shown: Overview) -> FitFacts:
         if plain := [name for name in table.index if not BASIS.search(name)]:
             ratios = _cells(table.loc[plain])
     if fit.spread:
-        drawn = f"The spread is {fit.spread}."
+        drawn = f"The spread is {fit.spread}{numbers_of_model(fit)}."
     else:
         corrected = "corrected" in fit._used.posterior.attrs
         kind = (

@@ -149,8 +149,9 @@ class Fit:
         scale : {"coef", "odds", "rate", "ratio", "response"}
             Coefficients, with the sds and correlations of groups' effects; odds ratios for one unit more, or of a level
             against the first, of a logistic regression; rate ratios of counts. By "ratio" whichever of the two the
-            family has, or hazard ratios. By "response" what each column of the data does to the probability, averaged
-            over all rows: `comparisons` of factors and 0/1 columns, `slopes` of others, by a pass for each.
+            family has, or hazard ratios (cloglog), time ratios (Weibull), ratios of means (gamma). By "response" what
+            each column of the data does to the probability, averaged over all rows: `comparisons` of factors and 0/1
+            columns, `slopes` of others, by a pass for each.
         prob : float
             Probability of the equal-tailed interval, whose ends have their percentages for names.
 

@@ -27,7 +27,7 @@ from bayescore.data.responses import ABOVE, numbers_of
 from bayescore.diagnostics.model_check import Dispersion, ModelCheck, check_model
 from bayescore.diagnostics.results import Check
 from bayescore.families.family import Varying, check_family
-from bayescore.fitting.parts import heading, interval_names, labelled, raw_rows, summarise, table
+from bayescore.fitting.parts import heading, interval_names, labelled, numbers_of_model, raw_rows, summarise, table
 from bayescore.fitting.route import all_rows_of
 from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT, PROB
 from bayescore.models.groups.effects import EffectDraws
@@ -138,7 +138,10 @@ def parameter_table(fit: "Fit", scale: str, prob: float) -> Table:
             )
         check_slopes(scale, kept)
         names, draws = [names[d] for d in kept], np.exp(draws[..., kept])
-    return labelled(fit, table(names, draws, prob))
+    found = labelled(fit, table(names, draws, prob))
+    if fit.spread and scale == "coef":
+        found.attrs["spread"] += numbers_of_model(fit)
+    return found
 
 
 def check_slopes(scale: str, names: Sequence[Any]) -> None:
@@ -567,7 +570,7 @@ def _notes(fit: "Fit") -> Iterator[str]:
         said = dispersion.finding if fit.spread else dispersion.text
         yield f"{said}."
     if fit.spread:
-        yield f"Spread: {fit.spread}, not the model's own."
+        yield f"Spread: {fit.spread}, not the model's own{numbers_of_model(fit)}."
     if weights := _weights(fit):
         yield weights
     yield f"Prior: {_prior(fit)}."

@@ -525,6 +525,20 @@ def test_everything_says_so(fit, robust, tmp_path):
     assert (robust.level, robust.certificate) == (fit.level, fit.certificate)
 
 
+def test_an_sd_of_noise_keeps_the_spread_of_the_model_and_every_place_says_so(rows, tmp_path):
+    kept = "by 60 clusters of 'school'{}; sigma keeps the model's"
+    own = bc.fit("age ~ size", rows, family="normal", **QUIET)
+    found = own.cluster_robust("school")
+    assert found.summary()["sd"]["sigma"] == own.summary()["sd"]["sigma"]
+    assert kept.format(", not the model's own") in one_line(found)
+    assert found.summary().attrs["spread"].endswith(kept.format(""))
+    found.report(tmp_path / "fit.html")
+    assert kept.format("") in (tmp_path / "fit.html").read_text("utf-8").replace("&#39;", "'")
+    given = bc.fit("age ~ size", rows, family="normal(12)", cluster="school", **QUIET)
+    assert "keeps the model's" not in one_line(given)
+    assert given.summary().attrs["spread"] == given.spread
+
+
 def test_a_fit_of_draws_has_it_too(rows, robust):
     core = bc.build_coreset(rows, formula="passed ~ size + age", **QUIET)
     idata = bc.sample(core, random_seed=2, progressbar=False)
