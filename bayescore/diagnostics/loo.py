@@ -356,8 +356,8 @@ def loo_compare(
     -----
     In models with groups a row's density is conditional, given the effect of its group, as in `Fit.loo`.
 
-    A difference of less than four nats, or of a few `dse`, is inconclusive (Sivula, Magnusson, Matamoros and
-    Vehtari 2025, Bayesian Analysis). For `arviz.compare` and stacking see `Fit.loo`.
+    A difference of less than four nats, or of less than about two `dse`, is inconclusive (Sivula, Magnusson, Matamoros
+    and Vehtari 2025, Bayesian Analysis). For `arviz.compare` and stacking see `Fit.loo`.
 
     Examples
     --------
