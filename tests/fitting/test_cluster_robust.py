@@ -1,6 +1,7 @@
 """Cluster-robust draws: against R's survey and statsmodels, sums by hand, coverage, sources, words and errors."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -126,7 +127,9 @@ def sums_of(F, score, half):
     scores = np.zeros((40, D))
     scores[:D], scores[D : 2 * D] = half.T, -half.T
     terms = Derivatives(0.0, np.array(score), F)
-    return ClusterSums(terms, 40.0, scores * np.sqrt(39 / 80), np.zeros(40, dtype=np.int64), single=False)
+    return ClusterSums(
+        terms, 40.0, scores * np.sqrt(39 / 80), np.zeros(40, dtype=np.int64), single=False, mean_weight=1.0
+    )
 
 
 def test_where_clusters_vary_as_the_model_says_draws_stay():
@@ -755,6 +758,28 @@ def test_weights_beside_exposure_and_trials_give_no_false_warning(rows, recwarn)
     for fit in found:
         assert fit.coreset.weight_total > 100 * fit.coreset.n_total
         assert "of the model's: trust it only" not in fit.story[-1].why
+
+
+def small_spread(fit):
+    return re.search(r"combination of coefficients is (\S+) of", fit.story[-1].why)
+
+
+@pytest.mark.filterwarnings("ignore:each cluster is one row|the cluster-robust sd of some")
+def test_a_case_control_sample_by_weights_gives_no_false_warning_and_a_cluster_s_own_column_a_right_one(rows):
+    rng = np.random.default_rng(6)
+    many = pd.DataFrame({"x": rng.normal(size=60_000)})
+    many["event"] = rng.random(60_000) < 1 / (1 + np.exp(5.5 - 0.5 * many["x"]))
+    kept = many[many["event"] | (rng.random(60_000) < 0.02)].assign(row=lambda each: np.arange(len(each)))
+    kept["w"] = np.where(kept["event"], 1.0, 50.0)
+    assert 20 < kept["w"].mean() < 50  # a root of 4 to 7: divided by it the spread would seem small
+    found = bc.fit("event ~ x", kept, weights="w", cluster="row", **QUIET)
+    assert not small_spread(found)
+    assert (found.summary()["sd"] > 0.8 * found.cluster_robust(None).summary()["sd"]).all()
+    own = rows.assign(first=(rows["school"] == rows["school"].iloc[0]).astype(float))
+    for scale in (1.0, 1000.0):
+        told = {"weights": own["w"].to_numpy() * scale, "cluster": own["school"].to_numpy(), **QUIET}
+        alone = bc.fit(own[["size", "first"]].to_numpy(), own["passed"].to_numpy(), **told)
+        assert float(small_spread(alone)[1]) < 0.3
 
 
 def test_one_stratum_is_singular(rows, fit):
