@@ -150,7 +150,7 @@ def _warn_of_labels(by: Grouping) -> None:
     warn(
         f"every one of the {len(by):,} levels of {by.name!r} has rows of one label only: the data set no upper limit "
         f"to the sd of its effects, which its prior alone limits, and sampling is slow; give a tighter prior, as "
-        f"sample(core, group_prior=bc.priors.HalfNormal(1.0)), or leave {terms_text((by,))} out"
+        f"group_prior=bc.priors.HalfNormal(1.0), or leave {terms_text((by,))} out"
         f"{see('how-to/separated.md#groups-of-one-label-each')}"
     )
 

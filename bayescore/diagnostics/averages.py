@@ -599,6 +599,11 @@ class AveragedRows(NamedTuple):
     def check_column(self, name: str, argument: str) -> None:
         """Raise unless the data have a column `name`."""
         if name not in self.design.raw_names:
+            if any(name == grouping.name for grouping in self.design.groups):
+                raise DataError(
+                    f"{argument}={name!r} is a grouping factor, whose effects are random: by={name!r} averages over "
+                    f"the rows of each level, and fit.effects({name!r}) has the effects"
+                )
             names = listed(self.design.raw_names, 10) or "none"
             raise DataError(f"{argument}={name!r} is no column of the data: {names}")
 

@@ -74,3 +74,11 @@ def test_an_unknown_column_is_said_to_be_none_of_no_columns(rows):
     for answer in (fit.slopes, fit.plot):
         with pytest.raises(DataError, match=r"'g' is no column (of the data: none|that the fit knows; it has none)$"):
             answer("g")
+
+
+def test_a_grouping_factor_has_effects_in_place_of_contrasts(rows):
+    fit = bc.fit("label ~ (1 | g)", rows, **QUIET)
+    for verb, name in (("slopes", "variable"), ("comparisons", "variable"), ("average_predictions", "variables")):
+        with pytest.raises(DataError, match=rf"^{name}='g' is a grouping factor, .*fit.effects\('g'\)"):
+            getattr(fit, verb)(**{name: "g"})
+    assert fit.effects("g").shape[0] == len(fit.average_predictions(by="g")) == 12
