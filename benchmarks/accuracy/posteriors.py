@@ -3,8 +3,9 @@
 Logistic; intercept, standardised columns, N(0, 4^2) priors; D counts the intercept, coresets have 20 D rows. Largest
 errors over coefficients, median and worst over seeds: of a mean in reference sds, of an sd (relative); "noise" is the
 Monte Carlo error of one such figure. "MMD" is the whitened MMD over that of two runs of the reference (1: no
-difference). A certificate is *false* if it says "certified" though a mean is off by more than 0.25 sd beyond two Monte
-Carlo errors. Coresets are sampled by MALA; the references come from `full_posteriors`, which keeps them.
+difference). Coresets are built under the default prior and sampled under this one. A certificate is *false* if it says
+"certified" though a mean is off by more than 0.25 sd beyond two Monte Carlo errors. Coresets are sampled by MALA; the
+references come from `full_posteriors`, which keeps them.
 """
 
 import warnings
