@@ -135,8 +135,8 @@ MIN_CLUSTERS = 40
 """Clusters less strata below which a cluster-robust sd is uncertain by more than a tenth: 1 / sqrt(2 (G - H))."""
 
 MIN_STRETCH = 0.3
-"""Ratio of a cluster-robust sd to the model's, of any combination of coefficients, below which it is said to be small:
-more often due to a column that tells one cluster from all others than to rows that balance each other."""
+"""Ratio of a cluster-robust sd to that of independent rows, of any combination of coefficients, below which it is said
+to be small: more often due to a column that tells one cluster from all others than to rows that balance each other."""
 
 MAX_MOVE = 1.0
 """Cluster-robust sds that the prior may move the mode by, given that spread in place of the model's: score and

@@ -101,7 +101,7 @@ class _ClusterBlock(NamedTuple):
 
     terms: Derivatives
     weight: float
-    squares: FloatArray  # of w s and of sqrt(w) s, with s the slopes of log-likelihoods
+    products: FloatArray  # sum over rows of the data of outer products of score and curvature, shape (D + 1, D + 1)
     ends: _ClusterExtents
     sums: FloatArray  # of scores, and of curvatures by the predictor, shape (k, D + 1)
 
@@ -115,7 +115,7 @@ class ClusterSums:
     scores: FloatArray  # 0 of clusters whose rows are all left out
     strata: IntArray  # from 0 on, shape (G,)
     single: bool  # whether every cluster is one row
-    mean_weight: float  # by the squares of rows' scores: J of independent rows is so many times that of weights 1
+    independent: FloatArray  # J of independent rows, shape (D, D)
     lonely: str = "raise"  # one of `LONELY`
 
     @property
@@ -175,10 +175,10 @@ def cluster_sums(
         If a cluster is in two strata, there is one cluster only, or a stratum has one and `lonely` is "raise".
     """
     G, D = len(levels[0]), len(point)
-    terms, weight, squares, sums = no_terms(D), 0.0, np.zeros(2), np.zeros((G, D + 1))
+    terms, weight, products, sums = no_terms(D), 0.0, np.zeros((D + 1, D + 1)), np.zeros((G, D + 1))
     ends = _no_extents(G) if everyone is None else _all_extents(everyone, G)
     for one in dataset.map(partial(_cluster_block, point, family, G), "summing scores by cluster", canonical=True):
-        terms, weight, squares = terms + one.terms, weight + one.weight, squares + one.squares
+        terms, weight, products = terms + one.terms, weight + one.weight, products + one.products
         sums[one.ends.found] += one.sums
         _merge_extents(ends, one.ends)
     check_finite(dataset, terms.precision)
@@ -186,8 +186,8 @@ def cluster_sums(
     single = bool((ends.least[present, 0] == ends.most[present, 0]).all())
     share = sums[present, D] / sums[present, D].sum()
     scores = sums[present, :D] - share[:, None] * terms.gradient
-    mean_weight = float(squares[0] / squares[1]) if squares[1] > 0.0 else 1.0
-    return ClusterSums(terms, weight, scores, strata, single, mean_weight, lonely)
+    centred = np.column_stack([np.eye(D), -terms.gradient / sums[present, D].sum()])
+    return ClusterSums(terms, weight, scores, strata, single, centred @ products @ centred.T, lonely)
 
 
 def _all_extents(dataset: Dataset, n_clusters: int) -> _ClusterExtents:
@@ -241,10 +241,13 @@ def _cluster_block(
 ) -> _ClusterBlock:
     n, ends = len(block), _block_extents(n_clusters, start, block)
     slope, curvature = derivatives_of(block.with_offset(block.X @ point), block.y, family)[1:3] * block.weights
-    squares = np.array([slope @ slope, (slope / block.weights) @ slope])
+    scores = np.column_stack([slope[:, None] * block.X, curvature])
+    _, places = np.unique(block.index, return_inverse=True)  # both sides of a count are one row of the data
+    by_row = csr_array((np.ones(n), places, np.arange(n + 1)), shape=(n, places.max() + 1)).T @ scores
     by_cluster = csr_array((np.ones(n), ends.places, np.arange(n + 1)), shape=(n, len(ends.found))).T
-    sums = by_cluster @ np.column_stack([slope[:, None] * block.X, curvature])
-    return _ClusterBlock(likelihood_terms(point, block, family), float(block.weights.sum()), squares, ends, sums)
+    sums = by_cluster @ scores
+    terms = likelihood_terms(point, block, family)
+    return _ClusterBlock(terms, float(block.weights.sum()), by_row.T @ by_row, ends, sums)
 
 
 def _strata(levels: tuple[tuple[Any, ...], ...], ends: _ClusterExtents, lonely: str) -> tuple[IntArray, IntArray]:
@@ -537,7 +540,7 @@ def cluster_robust(fit: "Fit", cluster: Any, strata: Any, lonely: str) -> tuple[
         by.check_weight(sums.weight, core)
         transport = robust_map(point, sums, prior)
         text = by.text(sums)
-        _warn_of_clusters(sums, float(transport.stretch.min()), weighted=_has_weights(core, given))
+        _warn_of_clusters(sums, least_stretch(transport, sums, prior_part(point, prior).precision))
     robust = move_draws(fit._used, posterior, transport, text)
     seconds = time.perf_counter() - begin
     n_passes = dataset.n_passes + (0 if everyone is None else everyone.n_passes)
@@ -564,20 +567,16 @@ def move_draws(idata: Any, posterior: Posterior, transport: Transport, spread: s
     return tree
 
 
-def _has_weights(core: Coreset, given: Given) -> bool:
-    """Return whether labels have weights; those of trials and counts hold their numbers and exposures too."""
-    has = {role for role in ("weights", "trials") if given.roles.get(role) is not None} | set(dict(core.design.roles))
-    return "weights" in has and "trials" not in has and not core.counts
+def least_stretch(transport: Transport, sums: ClusterSums, prior_precision: FloatArray) -> float:
+    """Return the least ratio of cluster-robust sds to those that hold if rows are independent, of any combination."""
+    F = sums.terms.precision
+    independent = F @ linalg.solve(sums.independent, F, assume_a="pos") + prior_precision
+    root = transport.root
+    return float(np.sqrt(linalg.eigvalsh(root.T @ independent @ root)[0]))
 
 
-def _warn_of_clusters(sums: ClusterSums, stretch: float, *, weighted: bool) -> None:
-    """Warn of few clusters, of clusters of one row, and of an sd that is only a small part of the model's.
-
-    `stretch` is the least ratio of sds. Where rows are `weighted` the model takes them for so many rows, and the sds of
-    independent rows are compared in place of its own.
-    """
-    stretch /= sums.mean_weight**0.5 if weighted else 1.0
-    of = "that of independent rows" if weighted else "the model's"
+def _warn_of_clusters(sums: ClusterSums, stretch: float) -> None:
+    """Warn of few clusters, of clusters of one row, and of a small least ratio of sds to those of independent rows."""
     if sums.degrees_of_freedom < MIN_CLUSTERS:
         warn(
             f"there are {len(sums.scores):,} clusters: cluster-robust sds are uncertain by about "
@@ -591,7 +590,7 @@ def _warn_of_clusters(sums: ClusterSums, stretch: float, *, weighted: bool) -> N
         )
     if stretch < MIN_STRETCH:
         warn(
-            f"the cluster-robust sd of some combination of coefficients is {stretch:.2g} of {of}: trust it only "
-            "if rows of a cluster balance each other. A column that tells one cluster from all others has the same "
-            "effect, as no other cluster shows how its coefficient varies: leave it out"
+            f"the cluster-robust sd of some combination of coefficients is {stretch:.2g} of that of independent rows: "
+            "trust it only if rows of a cluster balance each other. A column that tells one cluster from all others "
+            "has the same effect, as no other cluster shows how its coefficient varies: leave it out"
         )
