@@ -599,11 +599,7 @@ class AveragedRows(NamedTuple):
     def check_column(self, name: str, argument: str) -> None:
         """Raise unless the data have a column `name`."""
         if name not in self.design.raw_names:
-            if any(name == grouping.name for grouping in self.design.groups):
-                raise DataError(
-                    f"{argument}={name!r} is a grouping factor, whose effects are random: by={name!r} averages over "
-                    f"the rows of each level, and fit.effects({name!r}) has the effects"
-                )
+            refuse_grouping_factor(self.design, name, f"{argument}={name!r}")
             names = listed(self.design.raw_names, 10) or "none"
             raise DataError(f"{argument}={name!r} is no column of the data: {names}")
 
@@ -624,6 +620,20 @@ class AveragedRows(NamedTuple):
         sums = cell_sums(self.dataset, cells, self.posterior.predictor(max_draws), self.posterior.family, figures)
         check_finite(self.dataset, sums.values)
         return sums
+
+
+def refuse_grouping_factor(design: Design, name: str, what: str) -> None:
+    """Raise where a column is a grouping factor, or a part of one: its effects are random, and have verbs of their own.
+
+    `what` is what the error calls it.
+    """
+    for factor in design.groups:
+        if name in (factor.name, *factor.name.split(":")):
+            part = "" if name == factor.name else f"part of {factor.name!r}, "
+            raise DataError(
+                f"{what} is {part}a grouping factor, whose effects are random: fit.effects({factor.name!r}) has them, "
+                f"and fit.average_predictions(by={name!r}) averages over the rows of each level"
+            )
 
 
 def check_by(by: Any) -> tuple[str, ...]:

@@ -62,7 +62,14 @@ from bayescore.data.steps import (
     with_categories,
 )
 from bayescore.data.tables import check_not_read, is_table
-from bayescore.diagnostics.averages import MAX_EVALUATED, AveragedRows, ContrastCells, averaged_rows, check_by
+from bayescore.diagnostics.averages import (
+    MAX_EVALUATED,
+    AveragedRows,
+    ContrastCells,
+    averaged_rows,
+    check_by,
+    refuse_grouping_factor,
+)
 from bayescore.diagnostics.elpd import psis_loo
 from bayescore.diagnostics.loo import loo_draws, weights_of, weights_remedy
 from bayescore.families import Family
@@ -451,7 +458,9 @@ class OrderedFit(Fit):
         """Return contrasts of each category, averaged over all rows of the fit, or others, as a table or as draws."""
         check_variable(variable)
         features = [name for name in self.coreset.design.raw_names if name != STEP]
-        check_columns([] if variable is None else [variable], features)
+        if variable is not None and variable not in features:
+            refuse_grouping_factor(self.coreset.design, variable, repr(variable))
+            check_columns([variable], features)
         interval_names(prob)
         names = _checked(check_by(by), max_draws)
         rows = _step_rows(self, names, data)

@@ -27,7 +27,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.responses import numbers_of, without_response
 from bayescore.data.tables import feature_matrix
-from bayescore.diagnostics.averages import AveragedRows, added_columns, added_groupings
+from bayescore.diagnostics.averages import AveragedRows, added_columns, added_groupings, refuse_grouping_factor
 from bayescore.diagnostics.elpd import sampled_counts
 from bayescore.numerics.chains import ess, rhat, row_quantiles
 from bayescore.numerics.sampling import Draw, merge, uniform_rows
@@ -176,10 +176,7 @@ class RawRows:
 
     def _place(self, name: str) -> int:
         if name not in self.design.raw_names:
-            if name in [grouping.name for grouping in self.design.groups]:
-                raise DataError(
-                    f"{name!r} is a grouping factor: fit.effects({name!r}) has its effects and their intervals"
-                )
+            refuse_grouping_factor(self.design, name, repr(name))
             columns = listed(self.design.raw_names, 10)
             raise DataError(
                 f"{name!r} is no column that the fit knows; {f'they are {columns}' if columns else 'it has none'}"

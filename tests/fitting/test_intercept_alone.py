@@ -76,9 +76,20 @@ def test_an_unknown_column_is_said_to_be_none_of_no_columns(rows):
             answer("g")
 
 
-def test_a_grouping_factor_has_effects_in_place_of_contrasts(rows):
-    fit = bc.fit("label ~ (1 | g)", rows, **QUIET)
-    for verb, name in (("slopes", "variable"), ("comparisons", "variable"), ("average_predictions", "variables")):
-        with pytest.raises(DataError, match=rf"^{name}='g' is a grouping factor, .*fit.effects\('g'\)"):
-            getattr(fit, verb)(**{name: "g"})
-    assert fit.effects("g").shape[0] == len(fit.average_predictions(by="g")) == 12
+@pytest.mark.parametrize(
+    ("formula", "family", "name", "factor"),
+    [
+        ("label ~ (1 | g)", "logistic", "g", "g"),
+        ("label ~ (1 | g / h)", "logistic", "h", "g:h"),
+        ("rating ~ (1 | g)", "sratio", "g", "g"),
+    ],
+)
+def test_a_grouping_factor_has_effects_in_place_of_contrasts(rows, formula, family, name, factor):
+    rng = np.random.default_rng(2)
+    more = rows.assign(h=rng.integers(0, 3, len(rows)), rating=np.minimum(rows["count"], 2))
+    fit = bc.fit(formula, more, family=family, **QUIET)
+    for verb, argument in (("slopes", "variable"), ("comparisons", "variable"), ("average_predictions", "variables")):
+        with pytest.raises(DataError, match=rf"'{name}' is .*grouping factor, .*fit.effects\('{factor}'\)"):
+            getattr(fit, verb)(**{argument: name})
+    assert len(fit.effects(factor)) >= 12  # what the error names can be asked
+    assert len(fit.average_predictions(by=name)) >= 3
