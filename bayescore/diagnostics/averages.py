@@ -628,7 +628,7 @@ def refuse_grouping_factor(design: Design, name: str, what: str) -> None:
     `what` is what the error calls it.
     """
     for factor in design.groups:
-        if name in (factor.name, *factor.name.split(":")):
+        if name in (factor.name, *factor.columns):
             part = "" if name == factor.name else f"part of {factor.name!r}, "
             raise DataError(
                 f"{what} is {part}a grouping factor, whose effects are random: fit.effects({factor.name!r}) has them, "

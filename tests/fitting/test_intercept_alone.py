@@ -93,3 +93,11 @@ def test_a_grouping_factor_has_effects_in_place_of_contrasts(rows, formula, fami
             getattr(fit, verb)(**{argument: name})
     assert len(fit.effects(factor)) >= 12  # what the error names can be asked
     assert len(fit.average_predictions(by=name)) >= 3
+
+
+def test_a_factor_s_name_with_a_colon_has_no_parts(rows):
+    fit = bc.fit(rows[["count"]], rows["label"], groups={"h:g": rows["g"]}, **QUIET)
+    with pytest.raises(DataError, match="'h:g' is a grouping factor"):
+        fit.slopes("h:g")
+    with pytest.raises(DataError, match="'h' is no column of the data: 'count'"):
+        fit.slopes("h")
