@@ -242,8 +242,8 @@ def _cluster_block(
     n, ends = len(block), _block_extents(n_clusters, start, block)
     slope, curvature = derivatives_of(block.with_offset(block.X @ point), block.y, family)[1:3] * block.weights
     scores = np.column_stack([slope[:, None] * block.X, curvature])
-    _, places = np.unique(block.index, return_inverse=True)  # both sides of a count are one row of the data
-    by_row = csr_array((np.ones(n), places, np.arange(n + 1)), shape=(n, places.max() + 1)).T @ scores
+    rows, places = np.unique(block.index, return_inverse=True)  # both sides of a count are one row of the data
+    by_row = csr_array((np.ones(n), places, np.arange(n + 1)), shape=(n, len(rows))).T @ scores
     by_cluster = csr_array((np.ones(n), ends.places, np.arange(n + 1)), shape=(n, len(ends.found))).T
     sums = by_cluster @ scores
     terms = likelihood_terms(point, block, family)
@@ -540,7 +540,7 @@ def cluster_robust(fit: "Fit", cluster: Any, strata: Any, lonely: str) -> tuple[
         by.check_weight(sums.weight, core)
         transport = robust_map(point, sums, prior)
         text = by.text(sums)
-        _warn_of_clusters(sums, least_stretch(transport, sums, prior_part(point, prior).precision))
+        _warn_of_clusters(sums, _least_stretch(transport, sums, prior_part(point, prior).precision))
     robust = move_draws(fit._used, posterior, transport, text)
     seconds = time.perf_counter() - begin
     n_passes = dataset.n_passes + (0 if everyone is None else everyone.n_passes)
@@ -567,7 +567,7 @@ def move_draws(idata: Any, posterior: Posterior, transport: Transport, spread: s
     return tree
 
 
-def least_stretch(transport: Transport, sums: ClusterSums, prior_precision: FloatArray) -> float:
+def _least_stretch(transport: Transport, sums: ClusterSums, prior_precision: FloatArray) -> float:
     """Return the least ratio of cluster-robust sds to those that hold if rows are independent, of any combination."""
     F = sums.terms.precision
     independent = F @ linalg.solve(sums.independent, F, assume_a="pos") + prior_precision

@@ -16,10 +16,7 @@ The truth of coefficients, log sds of effects and Fisher's z of correlations is 
 a t of 5 degrees of freedom around the mode where at least 2,000 draws count and k-hat is below 0.5, else (groups, and
 rough posteriors) draws of all rows by bayescore's samplers, with an effective size of 4,000. A word is *false* if it is
 "certified" and the draws, or "corrected" and the corrected ones, are off by more than 0.25 beyond three standard errors
-of the truth: in a mean (sds) or an sd (relative). The one false word is of problem 135, where the posterior of `x0` has
-a long tail and the truth itself is in doubt: its sd there is 0.31, that of `fit` 0.45, and four runs of 40,000 draws of
-all rows with other seeds have 0.34, 0.40, 0.43 and 0.55. It counts as false. Intervals are Clopper and Pearson's, 95%,
-by problem.
+of the truth: in a mean (sds) or an sd (relative). Intervals are Clopper and Pearson's, 95%, by problem.
 
 ``--trials 300`` are the problems. Rows are kept in ``.references/certificate_rates.csv`` as they come, and a run goes
 on where the last one ended.

@@ -1,13 +1,12 @@
 """The systems that are compared: each a function of the rows that returns the work to be timed.
 
-What a function does before it returns, its imports, is not timed. bayescore builds its coresets under its default
-prior and samples them under that of all systems, by MALA, 4 x 1000 draws, by itself or with those that `certify`
-corrects. "Weighed by all rows" draws from the normal approximation at the
-mode and weighs each draw by the likelihood of all rows times the prior, over the normal's density; Pareto smoothing of
-the weights (PSIS) says by k-hat whether they count. The moments are the normal's own plus what the weights change.
-HMCECS is NumPyro's, with a second-order Taylor proxy at the mode, its inverse Hessian as mass matrix, 8000 draws, half
-of them warm-up, and 1000 rows in ten blocks; each core has a chain. duckreg has maximum likelihood, no prior: a GROUP
-BY inside DuckDB, then IRLS on rows with counts.
+What a function does before it returns, its imports, is not timed. bayescore builds its coresets under its default prior
+and samples them under that of all systems, by MALA, 4 x 1000 draws, by itself or with those that `certify` corrects.
+"Weighed by all rows" draws from the normal approximation at the mode and weighs each draw by the likelihood of all rows
+times the prior, over the normal's density; Pareto smoothing of the weights (PSIS) says by k-hat whether they count. The
+moments are the normal's own plus what the weights change. HMCECS is NumPyro's, with a second-order Taylor proxy at the
+mode, its inverse Hessian as mass matrix, 8000 draws, half of them warm-up, and 1000 rows in ten blocks; each core has a
+chain. duckreg has maximum likelihood, no prior: a GROUP BY inside DuckDB, then IRLS on rows with counts.
 
 References
 ----------

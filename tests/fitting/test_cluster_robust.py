@@ -765,7 +765,7 @@ def small_spread(fit):
 
 
 @pytest.mark.filterwarnings("ignore:each cluster is one row|the cluster-robust sd of some")
-def test_a_case_control_sample_by_weights_gives_no_false_warning(rows):
+def test_a_case_control_sample_by_weights_gives_no_false_warning():
     rng = np.random.default_rng(6)
     many = pd.DataFrame({"x": rng.normal(size=60_000)})
     many["event"] = rng.random(60_000) < 1 / (1 + np.exp(5.5 - 0.5 * many["x"]))
